@@ -12,27 +12,24 @@ trickle    10 lines/s
 Of each run: the longest that a batch was late (peak delay; below 0.2 s counts as 0.2 s), after how
 many batches it was stable, by how much the longest batch after the fifth exceeds the interval, how
 much of the interval batches took then, and how many lines were lost. What is measured begins with
-the scenario's step (for the backlog that is the start, cold as it is), without empty batches. Plots
-are written to --plots.
+the scenario's step (for the backlog that is the start, cold as it is), without empty batches.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 from harness import Metric, fresh_process, load_server, parse_options, report
-
-from penstock.cli.plots import draw_rates
-from penstock.rate import RateDecision
-from penstock.testing.rate_measures import (
+from harness.rate_measures import (
     batches_until_stable,
     overshoot,
     peak_scheduling_delay_ms,
     utilisation,
 )
+
+from penstock.rate import RateDecision
 
 INTERVAL_MS = 1000
 SYSTEMS = ("fit", "pid", "peer")
@@ -99,20 +96,15 @@ def main() -> None:
     for name, scenario in scenarios(options.quick).items():
         if options.extra.only not in (None, name):
             continue
-        figures, lines = {}, {}
+        figures = {}
         for system in _QUICK_SYSTEMS if options.quick else SYSTEMS:
-            run = _run(system, scenario)
-            lines[system] = run.since_begin()
-            figures[system] = figures_of(scenario, run)
+            figures[system] = figures_of(scenario, _run(system, scenario))
             print(f"  {name}, {system}: {figures[system]}", flush=True)
-        if options.extra.plots is not None:
-            draw_rates(Path(options.extra.plots, f"{name}-real.svg"), lines, INTERVAL_MS)
         metrics += _metrics(name, scenario, figures)
     report("backpressure", metrics, as_json=options.json)
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--plots", metavar="FOLDER", help="draw each scenario there, as SVG")
     parser.add_argument("--only", metavar="SCENARIO", help="run this one only")
 
 
@@ -124,10 +116,6 @@ class Run:
     end_ms: int
     batches: list[RateDecision]
     lost: int
-
-    def since_begin(self) -> list[RateDecision]:
-        """Return the batches in the scenario's time, so that runs can be laid over each other."""
-        return [replace(b, time_ms=b.time_ms - self.begin_ms) for b in self.batches]
 
 
 def _run(system: str, scenario: Scenario) -> Run:

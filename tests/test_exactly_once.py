@@ -49,10 +49,8 @@ def location() -> Iterator[Location]:
     [
         (7, "p7", None),
         (7, "other", "batch 7 of output 'out' is written already, with other records"),
-        (7, "", "was written by an earlier version of penstock, which did not note its plan"),
         (6, "p6", None),
         (6, "other", "follows on a batch 6 that is not the one which the sink holds"),
-        (6, "", None),  # an earlier version wrote it
         (2, "other", None),  # the location's log does not reach so far back
         (-1, "", None),
     ],

@@ -19,7 +19,6 @@ from penstock.cli.ingest.options import with_ingest_options
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
-    KafkaReceiver,
     MqttReceiver,
     SocketReceiver,
     TailReceiver,
@@ -86,11 +85,6 @@ WAYS: dict[str, tuple[type, Way]] = {
             leaves_out=frozenset({"idempotency_window_ms"}),
         ),
     ),
-    "kafkaReceiverStream": (
-        KafkaReceiver,
-        stream(StreamingContext.kafkaReceiverStream, "receivers"),
-    ),
-    "ingest kafka": (KafkaReceiver, command(commands.kafka)),
     "mqttStream": (MqttReceiver, stream(StreamingContext.mqttStream, "receivers")),
     "ingest mqtt": (MqttReceiver, command(commands.mqtt, requires=frozenset({"topics"}))),
     "socketTextStream": (

@@ -13,8 +13,8 @@ from pathlib import Path
 import matplotlib as mpl
 
 from penstock.rate import FitRateEstimator, PIDRateEstimator
-from penstock.testing.rate_simulator import Engine, Scenario, SimulatedBatch, piecewise, simulate
 from tests.rate.scenarios import INTERVAL_MS, MINUTE_MS, SCRIPTED, UNBOUNDED_RATE, peer
+from tests.rate.simulator import Engine, Scenario, SimulatedBatch, piecewise, simulate
 
 mpl.use("svg")
 import matplotlib.pyplot as plt

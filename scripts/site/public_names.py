@@ -19,13 +19,7 @@ DEEPER = (
     "penstock.batched.streamz",
     "penstock.checkpoint.tools",
     "penstock.kafka.spark",
-    "penstock.receivers.ownership",
-    "penstock.streaming.kafka",
     "penstock.structured.sinks",
-    "penstock.testing.exactly_once_suite",
-    "penstock.testing.file_manager_suite",
-    "penstock.testing.rate_measures",
-    "penstock.testing.rate_simulator",
 )
 """Modules below the top level that programs import by themselves."""
 

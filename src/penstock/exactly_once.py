@@ -20,7 +20,7 @@ Invariants:
 5. Nothing runs with a sink by which a batch could be passed over: no batches at once, no failed one
    left behind (``check_exactly_once``). A run refuses that before its first write.
 
-``penstock.testing.exactly_once_suite`` tests a sink; docs/adr/0020 says why.
+tests/structured/exactly_once_suite.py tests a sink; docs/adr/0020 says why.
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ def check_once(output: OutputBatch, write: str, sink: str) -> None:
 
     Args:
         output: the batch.
-        write: what the sink has stored with it; empty if an earlier version wrote it.
-        sink: the sink, for messages; stands for ``write`` where that is empty.
+        write: what the sink has stored with it.
+        sink: the sink, for messages.
 
     Raises:
         SinkError: this run has written it, or has found it there before. What is to be written now
             has other records, which would be lost.
     """
-    if output.run and _is_known(output, write or sink):
+    if output.run and _is_known(output, write):
         raise SinkError(
             f"output {output.output!r} has written batch {output.batch_id} already in this run, so "
             "the records of a second write are not written",
@@ -170,7 +170,7 @@ def check_plan(output: OutputBatch, newest_id: int, plan: str, sink: str) -> Non
     Args:
         output: the batch that is to be written.
         newest_id: the newest batch that the sink holds of the output, -1 for none.
-        plan: that batch's plan; empty if an earlier version wrote it.
+        plan: that batch's plan.
         sink: the sink, for messages.
 
     Raises:
@@ -179,10 +179,10 @@ def check_plan(output: OutputBatch, newest_id: int, plan: str, sink: str) -> Non
     """
     if newest_id == output.batch_id:
         if plan != output.plan:
-            raise _unknown_plan(output, sink) if not plan else _planned_apart(output, sink)
+            raise _planned_apart(output, sink)
         return
     run = _runs.get((output.location_id, output.run))
-    known = None if run is None or newest_id < 0 or not plan else run.plan_of(newest_id)
+    known = None if run is None or newest_id < 0 else run.plan_of(newest_id)
     if known is not None and known != plan:
         raise _other_history(output, newest_id, sink)
 
@@ -211,18 +211,6 @@ def _other_history(output: OutputBatch, newest_id: int, sink: str) -> SinkError:
         f"is not the one which the sink holds, so its records may be written already: {_RESTORED}"
     )
     return _error(message, output, sink, _FIX)
-
-
-def _unknown_plan(output: OutputBatch, sink: str) -> SinkError:
-    message = (
-        f"batch {output.batch_id} of output {output.output!r} was written by an earlier version "
-        "of penstock, which did not note its plan: whether it has the same records is not known"
-    )
-    hint = (
-        "if the location is as that version left it, start that version once: it completes the "
-        f"batch; stop it, and start this one. If it was restored from a copy: {_FIX}"
-    )
-    return _error(message, output, sink, hint)
 
 
 def _error(message: str, output: OutputBatch, sink: str, hint: str) -> SinkError:

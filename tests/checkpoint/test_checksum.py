@@ -14,7 +14,7 @@ from penstock.checkpoint import CommitLog, CommitMetadata, OffsetLog, OffsetSeq
 from penstock.errors import AlreadyExistsError, LogFormatError, StorageError
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
-from penstock.testing import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 from .conftest import offsets_of
 

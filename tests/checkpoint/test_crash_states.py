@@ -12,7 +12,7 @@ import pytest
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.storage.local import LocalStorage
-from penstock.testing import RecordingSyscalls, crash_states
+from tests.storage.crash_states import RecordingSyscalls, crash_states
 
 from .conftest import as_given, offsets_of
 

@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.storage import Storage, open_storage
 from penstock.storage.names import temporary_name
-from penstock.testing import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 from .conftest import as_given, offsets_of
 

@@ -13,7 +13,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 from .conftest import offsets_of
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 from penstock.checkpoint import CheckpointLocation, CommitMetadata, OffsetSeq
 from penstock.errors import StorageError
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage, OperationKind
+from tests.storage.faulty_storage import FaultyStorage, OperationKind
 
 from .conftest import as_given, offsets_of
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import ConcurrentDriverError, LogGapError, StorageError
 from penstock.storage import Entry, Storage, open_storage
-from penstock.testing import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 from .conftest import offsets_of
 

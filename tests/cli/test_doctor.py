@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 import penstock
 from penstock.cli import main as cli
-from penstock.cli.disk import check_shared, find_master
 from penstock.cli.machine import PACKAGES, java_major_version, satisfies
 from penstock.errors import KafkaError
 from penstock.storage import open_storage
@@ -162,17 +161,16 @@ def test_package_ranges_are_those_of_the_project() -> None:
 def test_good_path_is_measured_and_left_as_it_was(tmp_path: Path, java_17: str) -> None:
     _, findings = run_doctor(tmp_path, PATH=java_17)
 
-    assert findings["writable path"]["ok"]
-    assert findings["hard links"]["ok"]
-    assert float(findings["write and fsync"]["found"].removesuffix(" MB/s")) > 0
-    assert float(findings["small durable file"]["found"].removesuffix(" ms")) > 0
+    assert findings["store"]["ok"]
+    assert findings["exclusive create"]["ok"]
+    assert float(findings["small file"]["found"].removesuffix(" ms")) > 0
     assert [child.name for child in tmp_path.iterdir()] == ["bin"]
 
 
 def test_path_that_is_not_there_yet_is_tried_at_its_parent(tmp_path: Path, java_17: str) -> None:
     _, findings = run_doctor(tmp_path / "a" / "b", PATH=java_17)
 
-    assert findings["writable path"]["ok"]
+    assert findings["store"]["ok"]
     assert not (tmp_path / "a").exists()
 
 
@@ -182,8 +180,8 @@ def test_path_under_a_file_is_an_error(tmp_path: Path, java_17: str) -> None:
     status, findings = run_doctor(tmp_path / "file" / "journal", PATH=java_17)
 
     assert status == 1
-    assert not findings["writable path"]["ok"]
-    assert "write and fsync" not in findings
+    assert not findings["store"]["ok"]
+    assert "small file" not in findings
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
@@ -194,7 +192,7 @@ def test_path_without_write_permission_is_an_error(tmp_path: Path, java_17: str)
     status, findings = run_doctor(closed, PATH=java_17)
 
     assert status == 1
-    assert "Permission denied" in findings["writable path"]["found"]
+    assert "Permission denied" in findings["store"]["found"]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
@@ -202,13 +200,13 @@ def test_path_where_even_root_cannot_write_is_an_error(java_17: str) -> None:
     status, findings = run_doctor(Path("/proc"), PATH=java_17)
 
     assert status == 1
-    assert not findings["writable path"]["ok"]
+    assert not findings["store"]["ok"]
 
 
 def test_file_system_without_hard_links_is_an_error(
     tmp_path: Path, java_17: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -216,46 +214,19 @@ def test_file_system_without_hard_links_is_an_error(
     status, findings = run_doctor(tmp_path, PATH=java_17)
 
     assert status == 1
-    assert findings["hard links"]["found"] == "no: Operation not permitted"
-
-
-def test_cluster_master_with_a_local_path_is_a_warning(tmp_path: Path, java_17: str) -> None:
-    status, findings = run_doctor(tmp_path, "--master", "spark://host:7077", PATH=java_17)
-
-    assert status == 0
-    assert not findings["shared path"]["ok"]
-
-
-@pytest.mark.parametrize("master", [None, "local", "local[2]", "local-cluster[2,1,1024]"])
-def test_one_machine_shares_any_path(tmp_path: Path, master: str | None) -> None:
-    assert check_shared(tmp_path, master).ok
-
-
-def test_master_comes_from_option_then_environment_then_defaults(tmp_path: Path) -> None:
-    conf = tmp_path / "conf"
-    conf.mkdir()
-    (conf / "spark-defaults.conf").write_text("# spark.master no\nspark.master   spark://file:1\n")
-    home = {"SPARK_HOME": str(tmp_path)}
-
-    assert find_master("yarn", {"SPARK_MASTER": "spark://env:1", **home}) == "yarn"
-    assert find_master(None, {"SPARK_MASTER": "spark://env:1", **home}) == "spark://env:1"
-    assert find_master(None, home) == "spark://file:1"
-    assert find_master(None, {"SPARK_CONF_DIR": str(conf)}) == "spark://file:1"
-    assert find_master(None, {"SPARK_CONF_DIR": str(tmp_path)}) is None
-    assert find_master(None, {}) is None
+    assert "Operation not permitted" in findings["store"]["found"]
 
 
 def test_table_shows_what_is_missing_and_the_fix(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         cli.app,
-        ["doctor", str(tmp_path), "--master", "local[2]"],
+        ["doctor", str(tmp_path)],
         env={"JAVA_HOME": None, "PATH": str(tmp_path)},
     )
 
     assert done.exit_code == 1
     assert "MISSING" in done.stdout
     assert "Java: install Java 17 or later" in done.stdout
-    assert "local[2]" in done.stdout
 
 
 def doctor(*arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
@@ -334,7 +305,7 @@ def test_executors_are_tried_by_a_job() -> None:
     """Memory is not an executor's but one's own."""
     command = [str(Path(sys.executable).with_name("penstock")), "doctor", "--json"]
     path, master = f"memory://{uuid.uuid4().hex}", "local-cluster[1,1,1024]"
-    given = [path, "--master", master, "--try-executors"]
+    given = [path, "--master", master]
     done = subprocess.run([*command, *given], capture_output=True, text=True, check=False)
     report = json.loads(done.stdout.splitlines()[-1])
     (found,) = (each for each in report["findings"] if each["name"] == "shared path")

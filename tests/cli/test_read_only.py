@@ -35,7 +35,6 @@ READING = {
     "top": ["{}", "--once"],
 }
 WRITING = {
-    "checkpoint adopt",
     "checkpoint promote",
     "checkpoint export",
     "checkpoint fork",

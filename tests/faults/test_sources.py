@@ -2,8 +2,8 @@
 
 Clients outside Spark send numbered records to two receivers of each source's stream, one in Spark
 and one in `penstock ingest`, while a storm of faults goes over all of it; then their ledgers are
-compared with what the program wrote. One storm strikes all sources but Kafka, which share a
-program, with each fault that there is; `make soak` has storms of 60 faults for each one alone.
+compared with what the program wrote. One storm strikes all sources, which share a program, with
+each fault that there is; `make soak` has storms of 60 faults for each one alone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from tests.faults.sources.http import HttpSource
-from tests.faults.sources.kafka import KafkaSource
 from tests.faults.sources.mqtt import MqttSource
 from tests.faults.sources.socket import SocketSource
 from tests.faults.sources.source import Source
@@ -32,7 +31,6 @@ SOURCES: dict[str, Callable[[Path], Source]] = {
     "socket": lambda root: SocketSource(),
     "http": lambda root: HttpSource(),
     "mqtt": MqttSource,
-    "kafka": KafkaSource,
 }
 
 NAMES = [pytest.param(name, marks=needs_mosquitto if name == "mqtt" else ()) for name in SOURCES]
@@ -41,8 +39,7 @@ NAMES = [pytest.param(name, marks=needs_mosquitto if name == "mqtt" else ()) for
 @pytest.mark.storm
 @needs_mosquitto
 def test_each_fault_strikes_each_source(tmp_path: Path) -> None:
-    # The storm of tests/kafka/test_receiver_kills.py strikes receivers of topics.
-    struck = weather(tmp_path, [name for name in SOURCES if name != "kafka"])
+    struck = weather(tmp_path, list(SOURCES))
     assert len(struck) == 7
     assert min(struck.values()) >= 2
 

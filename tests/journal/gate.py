@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from fnmatch import fnmatchcase
 
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import WAIT_S
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 
 class Gate:

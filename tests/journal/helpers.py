@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.journal import (
@@ -31,10 +33,17 @@ PATIENT = CommitPolicy(block_interval_ms=600_000)
 """Publishes only for a waiter, a full group or a close, so a test decides what shares a block."""
 
 
-def memory_stream(schema: Any = "string", *, is_new: bool = True) -> JournalStream:
-    """A stream of its own in memory, for tests that make many; not new: of an older version."""
+def memory_stream(schema: Any = "string") -> JournalStream:
+    """A stream of its own in memory, for tests that make many."""
     storage = open_storage(f"memory://journal-{threading.get_ident()}-{next(_numbers)}")
-    return JournalStream.create(storage, "s", RecordFormat(schema, is_new=is_new))
+    return JournalStream.create(storage, "s", RecordFormat(schema))
+
+
+def append_unchecked(writer: JournalWriter, table: pa.Table) -> None:
+    """Store values that Python does not have, as a writer that is not penstock's may."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RecordFormat, "_check_readable", lambda self, table: None)
+        writer.append_all(table)
 
 
 def clear_memory() -> None:

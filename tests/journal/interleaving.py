@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 
 from penstock.journal import JournalStream
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import WAIT_S
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 Side = Callable[[JournalStream], None]
 

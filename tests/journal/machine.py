@@ -28,8 +28,8 @@ from penstock.journal import (
 )
 from penstock.journal.layout import parse_writer
 from penstock.model import Offsets
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import clear_memory, memory_stream
+from tests.storage.faulty_storage import FaultyStorage
 
 RECEIVERS = ["a", "b"]
 POLICY = CommitPolicy(block_interval_ms=600_000, spacing_ms=0, max_block_records=8)

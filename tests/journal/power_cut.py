@@ -7,8 +7,8 @@ from pathlib import Path
 from penstock.journal import JournalStream, JournalWriter, RecordFormat
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
-from penstock.testing import RecordingSyscalls, crash_states
 from tests.journal.helpers import PATIENT, read_all
+from tests.storage.crash_states import RecordingSyscalls, crash_states
 
 
 class _NoSync(Syscalls):

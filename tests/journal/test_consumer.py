@@ -14,8 +14,8 @@ from penstock.journal import (
 )
 from penstock.journal.layout import WriterId, consumer_path
 from penstock.journal.retention.registration import Consumer, StartingOffsets, register_consumer
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, read_after, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 
@@ -105,7 +105,7 @@ def test_what_belongs_to_a_place_is_taken_over() -> None:
 
 @pytest.mark.parametrize("offsets", [None, {"r0-00000000": 2}])
 def test_one_that_had_begun_is_not_sent_elsewhere(offsets: dict[str, int] | None) -> None:
-    """Its file was removed, or is one of an earlier release."""
+    """Its file was removed."""
     stream = memory_stream()
     write_blocks(stream, BLOCKS)
     if offsets is not None:

@@ -24,8 +24,8 @@ from penstock.journal.bad_records.dead_letters import (
 from penstock.journal.epochs import publish_seal
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import read_all, write_blocks
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 WRITER = "r0-00000000"
 

@@ -18,7 +18,7 @@ from penstock.journal import (
     RecordFormat,
 )
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage, Operation
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S
 
 AT_ONCE = CommitPolicy(spacing_ms=0)

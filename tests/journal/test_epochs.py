@@ -32,8 +32,8 @@ from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, Acks, memory_stream, path_of, read_all, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 from tests.waiting import WAIT_S
 
 

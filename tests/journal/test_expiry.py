@@ -29,9 +29,8 @@ from penstock.journal.retention.expiry import expire
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.source import JournalSource
 from penstock.storage import open_storage, remote
-from penstock.testing import FaultyStorage
-from penstock.testing.faulty_storage import Operation
 from tests.journal.helpers import memory_stream, write_blocks
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 ANY_AGE = -1
 DAY_MS = 24 * 3600 * 1000

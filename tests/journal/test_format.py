@@ -17,8 +17,8 @@ from penstock.journal.block import BlockFooter, encode_block, read_block, tail_s
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirer import Retirer
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, path_of, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 PAGE = (Path(__file__).parents[2] / "docs" / "journal-format.md").read_text()
 

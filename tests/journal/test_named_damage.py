@@ -12,8 +12,8 @@ from penstock.journal.named_damage import find_named_damage
 from penstock.journal.stream import WriterId
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import path_of, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = 20
 ALL = [OffsetRange("r0-00000000", 0, BLOCKS)]

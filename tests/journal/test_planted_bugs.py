@@ -50,7 +50,6 @@ from penstock.journal.writer.group import EncodedGroup, Group
 from penstock.journal.writer.publisher import Publisher
 from penstock.model import Offsets
 from penstock.storage import local, open_storage
-from penstock.testing import FaultyStorage
 from tests.journal import (
     gate,
     helpers,
@@ -71,6 +70,7 @@ from tests.journal import (
 from tests.journal import test_registration_races as races
 from tests.journal.interleaving import Side
 from tests.journal.power_cut import check_power_cuts
+from tests.storage.faulty_storage import FaultyStorage
 
 pytestmark = pytest.mark.slow
 

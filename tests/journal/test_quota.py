@@ -44,8 +44,6 @@ from penstock.journal.retention.shortening import Shortened, shorten_retention
 from penstock.receivers import ReceiverSettings, ReceiverTask, SocketReceiver
 from penstock.receivers.supervisor.quota import QuotaReport
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
-from penstock.testing.faulty_storage import Operation
 from tests.journal.helpers import (
     PATIENT,
     abandoned_when_stuck,
@@ -54,6 +52,7 @@ from tests.journal.helpers import (
     read_all,
     write_blocks,
 )
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S, eventually
 
 BOUND = 1 << 20

@@ -16,8 +16,8 @@ from penstock.journal.reader import read_slices, slice_ranges
 from penstock.journal.slices import BlockSlice, pack_slices, small_task_count, task_count
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, path_of, rewrite, whole_range, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 SIZES = [1, 4, 1, 7, 2]
 RECORDS = [f"record {number}" for number in range(sum(SIZES))]

@@ -25,7 +25,6 @@ from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirement import retire
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import (
     clear_memory,
     memory_stream,
@@ -34,6 +33,7 @@ from tests.journal.helpers import (
     rewrite,
     write_blocks,
 )
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 WRITER = "r0-00000000"
 

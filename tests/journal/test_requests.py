@@ -30,8 +30,8 @@ from penstock.journal.reader import read_slices, readable_ranges, slice_footer, 
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.source import JournalSource
 from penstock.model import OffsetRange, Offsets
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, rewrite, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 IDLE = {"list": 3}
 FIVE_BLOCKS = {"list": 4, "read": 5, "create": 1, "delete": 1}

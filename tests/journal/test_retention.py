@@ -31,7 +31,6 @@ from penstock.model import OffsetRange
 from penstock.storage import Storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import (
     PATIENT,
     memory_stream,
@@ -40,6 +39,7 @@ from tests.journal.helpers import (
     read_all,
     write_blocks,
 )
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 

@@ -18,8 +18,8 @@ from penstock.journal.bounds.usage import StreamUsage
 from penstock.journal.layout import WriterId, block_path
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirer import Retirer
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import memory_stream, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"], ["g"]]  # at 0, 2, 3, 6
 

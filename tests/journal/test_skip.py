@@ -37,8 +37,8 @@ from penstock.journal.losses.skip import skip
 from penstock.journal.losses.way_out import with_command
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import PATIENT, memory_stream, path_of, read_all, rewrite, write_blocks
+from tests.storage.faulty_storage import FaultyStorage
 
 BLOCKS = [["a", "b"], ["c"], ["d", "e", "f"]]
 WRITER = "r0-00000000"

@@ -28,9 +28,9 @@ from penstock.journal.losses.skip import skip
 from penstock.journal.verify import verify_files
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import PATIENT, memory_stream, path_of, rewrite, write_blocks
 from tests.journal.test_schema import TYPES
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 
 def damaged(stream: JournalStream) -> dict[tuple[str, int], type[Exception]]:

@@ -22,7 +22,6 @@ from penstock.errors import (
 )
 from penstock.journal import CommitPolicy, JournalStream, JournalWriter, RecordFormat, read_records
 from penstock.storage import Storage
-from penstock.testing import FaultyStorage
 from tests.journal.gate import Gate
 from tests.journal.helpers import (
     PATIENT,
@@ -34,6 +33,7 @@ from tests.journal.helpers import (
     whole_range,
     write_blocks,
 )
+from tests.storage.faulty_storage import FaultyStorage
 from tests.waiting import eventually
 
 

@@ -35,16 +35,9 @@ class Program(Runs):
             chosen = {"starting": "earliest", "name": "numbers", **options}
             return ssc.kafkaStream(topics, {**self.broker.conf, **(conf or {})}, **chosen)
 
-        return self.run(make, define or self.collect, recover)
-
-    def run(
-        self,
-        make: Callable[[StreamingContext], DStream],
-        define: Callable[[DStream], None],
-        recover: Any = "program",
-    ) -> Stepper:
         self.stop()
-        return self.start_program(lambda ssc: define(make(ssc)), recover=recover)
+        consume = define or self.collect
+        return self.start_program(lambda ssc: consume(make(ssc)), recover=recover)
 
     def collect(self, stream: DStream) -> None:
         stream.foreachRDD(self.note)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import typer
-from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
@@ -22,20 +21,18 @@ from penstock.errors import (
     KafkaDataLossError,
 )
 from penstock.kafka import brokers
-from penstock.kafka.brokers import partition_facts
+from penstock.kafka.brokers import group_offsets
 from penstock.kafka.generations import Generations
+from penstock.kafka.group import Group
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
-from penstock.receivers import KafkaReceiver
 from penstock.storage import attach_storage
 from penstock.streaming import StreamingContext
-from penstock.structured.kafka.options import KafkaOptions
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
-from tests.ingest_process import records
 from tests.kafka.broker import Broker
-from tests.kafka.test_receiver import conf, receive, stream_of
+from tests.waiting import eventually
 
 KAFKA = Commands("kafka", columns=200)
 CHECKPOINT = Commands("checkpoint", columns=200)
@@ -103,15 +100,15 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
     own = own_program(tmp_path / "own", {"lags": {"0": 9}, "lags@1": {"0": 4}})
     assert rows("lag", str(own), *to) == [["clicks", "lags", 0, 4, 2, 5, 1, ""]]
 
-    journal = tmp_path / "journal"
-    receive(journal, KafkaReceiver("lags", conf(broker, "lags"), "earliest"), 3)
-    expected = [["lags", 0, 5, 2, 5, 0, ""], ["lags", 1, 0, 0, 0, 0, ""]]
-    assert rows("lag", str(journal), *to) == [["s", *row] for row in expected]
+    group = Group({**broker.conf, "group.id": "lags"}, "usual")
+    group.commit({"lags/0": 4, "lags/1": 0})
     file = tmp_path / "conf"
     file.write_text(f"# the brokers\nbootstrap.servers={broker.address}\n")
-    assert rows("lag", "--group", "lags", "--conf", str(file)) == [
-        ["lags", *row] for row in expected
-    ]
+    expected = [["lags", "lags", 0, 4, 2, 5, 1, ""], ["lags", "lags", 1, 0, 0, 0, 0, ""]]
+    by_group = ("lag", "--group", "lags", "--conf", str(file))
+    assert eventually(lambda: bool(group_offsets(broker.conf, "lags")))
+    group.close()
+    assert rows(*by_group) == expected
     assert "lag in all: 3" in KAFKA.succeed("lag", str(query), *to)
     inspected = CHECKPOINT.succeed("inspect", str(query), *to)
     assert "behind: 3 records of source 0, which" in inspected
@@ -201,18 +198,12 @@ def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> N
     assert "no:7 is not among" in str(KAFKA.fail(*command, "--to-latest", "--topic", "no:7"))
 
 
-@pytest.mark.parametrize("is_former", [False, True])
-def test_what_a_query_passed_over_is_read_after_a_reset(
-    broker: Broker, tmp_path: Path, is_former: bool
-) -> None:
-    """With its loss log in the checkpoint location, of penstock-kafka; also of earlier releases."""
-    if not broker.has_topic("passed"):
-        broker.create_topic("passed")
-        broker.produce("passed", [b"%d" % n for n in range(10)])
+def test_what_a_query_passed_over_is_read_after_a_reset(broker: Broker, tmp_path: Path) -> None:
+    """With its loss log in the checkpoint location, of penstock-kafka."""
+    broker.create_topic("passed")
+    broker.produce("passed", [b"%d" % n for n in range(10)])
     place = spark_query(tmp_path / "query", {"passed": {"0": 2}}, {"passed": {"0": 10}})
-    options = {"kafka.bootstrap.servers": broker.address, "subscribe": "passed"}
-    storage = attach_storage(str(place))
-    name = KafkaOptions.parse(options).former_identity if is_former else "0"
+    storage, name = attach_storage(str(place)), "0"
     LossLog(storage, name).add([LostRange("passed/0", 2, 10, "records [0, 3) were deleted")])
 
     def lost() -> list[tuple[int, int]]:
@@ -305,53 +296,6 @@ def test_a_program_goes_on_from_where_it_was_moved(
     broker.produce("program", [b"6"])
     run(1)
     assert seen == [[b"0", b"1", b"2", b"3"], [b"1", b"2", b"3"], [], [b"6"]]
-
-
-def test_receivers_go_on_from_where_they_were_moved(broker: Broker, tmp_path: Path) -> None:
-    broker.create_topic("again2")
-    broker.produce("again2", [b"1", b"2", b"3"])
-    receiver = KafkaReceiver("again2", conf(broker, "again2"), "earliest")
-    receive(tmp_path, receiver, 3)
-    command = ("reset", str(tmp_path), "--brokers", broker.address, "--source", "s")
-    plan = KAFKA.succeed(*command, "--to-offset", "1")
-    assert '--from-file with {"again2": {"0": 3}}' in plan
-    found = json.loads(KAFKA.succeed(*command, "--to-offset", "1", "--json"))
-    assert found["moves"] == [{"partition": "again2/0", "start": 3, "end": 1}]
-    assert not found["applied"]
-    KAFKA.succeed(*command, "--to-offset", "1", "--apply")
-    receive(tmp_path, receiver, 5)
-    assert records(tmp_path) == [b"1", b"2", b"3", b"2", b"3"]
-    assert stream_of(tmp_path, receiver).name == "s"
-    consumer = Consumer({**broker.conf, "group.id": "again2"})
-    (place,) = consumer.committed([TopicPartition("again2", 0)], 30)
-    consumer.close()
-    assert place.offset == 3
-
-
-def test_receivers_that_run_are_moved_from_where_they_end(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One stores more while the brokers are asked; it is stopped before that counts."""
-    broker.create_topic("again3")
-    broker.produce("again3", [b"1", b"2", b"3"])
-    receiver = KafkaReceiver("again3", conf(broker, "again3"), "earliest")
-    receive(tmp_path, receiver, 3)
-    asked: list[Any] = []
-
-    def ask(*args: Any, **more: Any) -> dict[str, PartitionFacts]:
-        facts = partition_facts(*args, **more)
-        if not asked:
-            broker.produce("again3", [b"4", b"5"])
-            receive(tmp_path, receiver, 5)
-        asked.append(facts)
-        return facts
-
-    monkeypatch.setattr(brokers, "partition_facts", ask)
-    command = ("reset", str(tmp_path), "--brokers", broker.address, "--shift-by", "-1", "--apply")
-    assert '--from-file with {"again3": {"0": 5}}' in KAFKA.succeed(*command)
-    monkeypatch.undo()
-    receive(tmp_path, receiver, 6)
-    assert records(tmp_path) == [b"1", b"2", b"3", b"4", b"5", b"5"]
 
 
 FACTS = {"a/0": PartitionFacts(5, 10), "a/1": PartitionFacts(0, 3)}

@@ -113,7 +113,7 @@ def test_an_end_that_stays_before_what_was_read_is_a_loss(
 def test_a_position_within_an_open_transaction_waits_for_its_end(
     program: Program, topic: str, on_data_loss: str
 ) -> None:
-    """Of a program, or a query that was adopted, that read what is not committed before."""
+    """Of a program that read what is not committed before."""
     producer = Producer({**program.broker.conf, "transactional.id": topic})
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()

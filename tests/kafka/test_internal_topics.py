@@ -9,19 +9,16 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from penstock.errors import ConfigError
 from penstock.kafka.brokers import group_offsets, partition_facts
 from penstock.kafka.group import Group
-from penstock.kafka.offsets import INTERNAL_TOPICS
 from penstock.kafka.topics import Topics
-from penstock.receivers import KafkaReceiver
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
-from tests.kafka.test_receiver import conf, receive
 from tests.structured.driven_query import DrivenQuery
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
+_INTERNAL = ("__consumer_offsets", "__transaction_state")
 _number = count()
 
 
@@ -36,7 +33,7 @@ def topic(broker: Broker) -> str:
     group.close()
     producer = Producer({**broker.conf, "transactional.id": name, "log_level": 0})
     producer.init_transactions()
-    assert eventually(lambda: all(map(broker.has_topic, INTERNAL_TOPICS[:2])))
+    assert eventually(lambda: all(map(broker.has_topic, _INTERNAL)))
     return name
 
 
@@ -49,24 +46,6 @@ def test_a_pattern_matches_none_of_them(broker: Broker, topic: str, tmp_path: Pa
     assert query.drain() == [[b"a"]]
     assert query.offsets(query.newest()).keys() == {topic}
     assert query.read({"subscribePattern": text}) == [b"a"]
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_receivers_pattern_matches_none_of_them(
-    broker: Broker, topic: str, tmp_path: Path, protocol: str
-) -> None:
-    settings = conf(broker, f"of-{topic}", **{"group.protocol": protocol})
-    if protocol == "consumer":  # which are the brokers' to set
-        for name in ("session.timeout.ms", "heartbeat.interval.ms"):
-            settings.pop(name)
-    receiver = KafkaReceiver([f"^(__.*|{topic})$"], settings, "earliest")
-    assert receive(tmp_path, receiver, 1) == [b"a"]
-
-
-def test_one_of_them_beside_a_pattern_is_refused(broker: Broker) -> None:
-    with pytest.raises(ConfigError, match=r"__consumer_offsets is one of the brokers' own.*stream"):
-        KafkaReceiver(["__consumer_offsets", "^clicks"], conf(broker, "refused"), "earliest")
-    KafkaReceiver("__consumer_offsets", conf(broker, "taken"), "earliest")
 
 
 @pytest.mark.spark

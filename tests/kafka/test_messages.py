@@ -38,10 +38,8 @@ class Memory:
         addresses = [ctypes.addressof(struct) for struct in self._structs]
         return Messages.at(np.array(addresses, np.intp))
 
-    def put(self, number: int, topic: int, partition: int, offset: int | None = None) -> None:
-        struct = self._structs[number]
-        struct.rkt, struct.partition = topic, partition
-        struct.offset = struct.offset if offset is None else offset
+    def put(self, number: int, topic: int, partition: int) -> None:
+        self._structs[number].rkt, self._structs[number].partition = topic, partition
 
     def fail(self, number: int, code: int) -> None:
         self._structs[number].err = code
@@ -83,36 +81,21 @@ def test_columns_outlive_the_messages() -> None:
     assert values.to_pylist() == [b"first", b"second"]
 
 
-def test_runs_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(librdkafka, "topic_name", {1: b"a", 2: b"b"}.get)
-    memory = Memory([b"%d" % n for n in range(6)], [None] * 6, range(6), gap=9)
-    for number, (topic, partition) in enumerate([(1, 0), (1, 0), (1, 1), (2, 1), (2, 1), (1, 0)]):
+    memory = Memory([b"0", b"1", b"2"], [None] * 3, range(3), gap=9)
+    for number, (topic, partition) in enumerate([(1, 0), (2, 1), (1, 1)]):
         memory.put(number, topic, partition)
-    messages = memory.messages()
-    runs = [(part, run.values().to_pylist()) for part, run in messages.runs()]
-    assert runs == [("a/0", [b"0", b"1"]), ("a/1", [b"2"]), ("b/1", [b"3", b"4"]), ("a/0", [b"5"])]
-    assert messages.topics().to_pylist() == [*"aaabba"]
-    assert messages.partitions().to_pylist() == [0, 0, 1, 1, 1, 0]
-    assert [*Messages.at(np.empty(0, np.intp)).runs()] == []
-    whole = Messages.concat([run for _, run in messages.runs()])
-    assert whole.offsets().to_pylist() == messages.offsets().to_pylist()
-
-
-def test_what_comes_again_is_not_new() -> None:
-    """After a rebalance, records that were fetched before it can come again."""
-    memory = Memory([b"%d" % n for n in range(6)], [None] * 6, range(6), gap=9)
-    for number, offset in enumerate([7, 8, 9, 8, 9, 12]):
-        memory.put(number, 0, 0, offset)
-    assert memory.messages().new_from(8).offsets().to_pylist() == [8, 9, 12]
-    assert len(memory.messages().new_from(13)) == 0
+    assert memory.messages().topics().to_pylist() == [*"aba"]
+    assert memory.messages().partitions().to_pylist() == [0, 1, 1]
 
 
 def test_errors_are_told_from_records() -> None:
     memory = Memory([b"a", b"b", b"c", b"d"], [None] * 4, range(4), gap=9)
     memory.fail(2, KafkaError._TRANSPORT)
     messages = memory.messages()
-    errors = [(part, at, error.code()) for part, at, error in messages.errors()]
-    assert errors == [("/0", 20, KafkaError._TRANSPORT)]
+    errors = [(at, error.code()) for at, error in messages.errors()]
+    assert errors == [(20, KafkaError._TRANSPORT)]
     assert messages.records().values().to_pylist() == [b"a", b"b", b"d"]
     assert messages.records().before(30).values().to_pylist() == [b"a", b"b"]
     assert len(messages.before(0)) == 0

@@ -13,7 +13,7 @@ from penstock.kafka.advance import advance
 from penstock.kafka.generations import Generations
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.storage import Storage, open_storage
-from penstock.testing import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from penstock.errors import KafkaDataLossError, KafkaError
 from penstock.kafka import COLUMNS, KafkaRange, KafkaRecord, brokers, idle, reader, topics
-from penstock.kafka.brokers import group_members, group_offsets
+from penstock.kafka.brokers import group_offsets
 from penstock.kafka.consumer import ConsumerHandle
 from penstock.kafka.idle import IdleClients
 from penstock.kafka.losses import LossLog
@@ -229,7 +229,6 @@ def test_topics_by_name_and_by_pattern(broker: Broker) -> None:
     [
         pytest.param(lambda conf: Topics(conf, ["asked"]).scan(), id="topics"),
         pytest.param(lambda conf: group_offsets(conf, "asked"), id="offsets"),
-        pytest.param(lambda conf: group_members(conf, "asked"), id="members"),
     ],
 )
 def test_who_asks_the_brokers_leaves_no_client(

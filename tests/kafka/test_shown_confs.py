@@ -16,10 +16,8 @@ from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
 from penstock.kafka.spark import check_delivery
 from penstock.model import check_name
-from penstock.receivers.kafka import KafkaReceiver
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.storage import open_storage
-from penstock.streaming.kafka import KafkaUtils
 
 PASSWORD = "geheim-77"
 BROKERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -47,11 +45,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "a conf in a text": lambda: ClientConf(f"sasl.username=ann;sasl.passwrd={PASSWORD}"),  # type: ignore
     "a name": lambda: check_name("output", CONF),  # type: ignore
     "a storage": lambda: open_storage(CONF),  # type: ignore
-    "KafkaReceiver's topics": lambda: KafkaReceiver([CONF], BROKERS),  # type: ignore
-    "KafkaReceiver's starting": lambda: KafkaReceiver("in", {**BROKERS, "group.id": "g"}, [CONF]),  # type: ignore
     "MqttReceiver's topics": lambda: MqttReceiver("h", 1883, [CONF]),  # type: ignore
-    "createDirectStream": lambda: KafkaUtils.createDirectStream(None, [CONF], BROKERS),  # type: ignore
-    "createRDD": lambda: KafkaUtils.createRDD(None, BROKERS, [CONF]),  # type: ignore
 }
 for order in permutations(["out", CONF, "/data/cp"]):
     words = ", ".join("conf" if each is CONF else str(each) for each in order)

@@ -15,13 +15,12 @@ from pyspark import SparkContext, cloudpickle
 from penstock.batched import Stream, from_kafka_batched
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka import ClientConf, KafkaRange
-from penstock.kafka.brokers import group_members, group_offsets, partition_facts
+from penstock.kafka.brokers import group_offsets, partition_facts
 from penstock.kafka.client_conf import resolve
 from penstock.kafka.group import Group
 from penstock.kafka.reader import check_settings, read_batches, read_records
 from penstock.kafka.sink import Encoder, send_partition
 from penstock.kafka.topics import Topics
-from penstock.receivers import KafkaReceiver
 from penstock.streaming import DStream
 from tests.cli.commands import Commands
 from tests.kafka import tokens
@@ -29,7 +28,6 @@ from tests.kafka.broker import Broker
 from tests.kafka.clients import living_clients
 from tests.kafka.program import Program
 from tests.kafka.sink_driver import SinkDriver, committed
-from tests.kafka.test_receiver import HASTY, receive
 from tests.structured.driven_query import DrivenQuery
 from tests.waiting import eventually
 
@@ -47,7 +45,6 @@ def commit_group(conf: dict[str, Any], topic: str, _: Path) -> None:
     group.commit({f"{topic}/0": 0})
     assert eventually(lambda: group_offsets(conf, f"group-{topic}") == {f"{topic}/0": 0})
     group.close()
-    assert group_members(conf, f"group-{topic}") == {}
 
 
 def write_once(conf: dict[str, Any], topic: str, folder: Path) -> None:
@@ -132,14 +129,6 @@ def test_commands_take_an_import_path(broker: Broker, topic: str) -> None:
     given = [f"--conf={name}={value}" for name, value in broker.tokens_conf.items()]
     assert topic in Commands("kafka", columns=200).succeed("topics", *given)
     assert "topics" in Commands("doctor", columns=200).run(*given).output
-
-
-def test_a_receiver_takes_an_import_path(broker: Broker, topic: str, tmp_path: Path) -> None:
-    broker.produce(topic, [b"a"])
-    conf = {**broker.tokens_conf, **HASTY, "group.id": f"receiver-{topic}"}
-    assert receive(tmp_path, KafkaReceiver(topic, conf, "earliest"), 1) == [b"a"]
-    with pytest.raises(ConfigError, match=r"is a function.*stored in files.*import path"):
-        KafkaReceiver(topic, {**conf, "oauth_cb": tokens.token})
 
 
 def test_a_query_takes_an_import_path(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -19,24 +19,20 @@ import pytest
 from penstock.batched.checkpoints import Checkpoints, note_read
 from penstock.batched.sources import Position, Source
 from penstock.errors import KafkaDataLossError
-from penstock.journal import JournalStream
 from penstock.kafka.generations import Generations
 from penstock.kafka.offsets import from_json
 from penstock.kafka.planner import Planner
 from penstock.kafka.topics import Topics
-from penstock.receivers.kafka import KafkaReceiver
-from penstock.receivers.kafka.progress import read_progress
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.waiting import eventually
 
 from .broker import Broker
 from .test_commands import own_program, spark_query
-from .test_receiver import conf, receive
 
 PENSTOCK = Commands(columns=200)
 A, B = "ids-a", "ids-b"
-OF_A_QUERY = "kafka-0a1b2c3d"
+OF_A_QUERY = "0"
 
 
 @dataclass
@@ -60,7 +56,6 @@ def prepared(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Site:
     Generations(open_storage(folder / "program"), "clicks").observe(ids)
     spark_query(folder / "query", *offsets)
     Generations(open_storage(folder / "query"), OF_A_QUERY).observe(ids)
-    receive(folder / "receivers", receiver(broker), 12)
     broker.delete_topic(B)
     assert eventually(lambda: not broker.has_topic(B))
     broker.create_topic(B, 2)
@@ -73,10 +68,6 @@ def site(prepared: Site, tmp_path: Path) -> Site:
     """A copy for each test."""
     shutil.copytree(prepared.folder, tmp_path, dirs_exist_ok=True)
     return Site(prepared.broker, tmp_path)
-
-
-def receiver(broker: Broker) -> KafkaReceiver:
-    return KafkaReceiver([A, B], conf(broker, "ids"), "earliest")
 
 
 def begin_batches(broker: Broker, path: Path) -> tuple[Checkpoints, Position]:
@@ -156,13 +147,6 @@ BATCHES = [
     (f"kafka reset batched --apply (brokers) --shift-by -1 --topic {B}:0", None, REFUSED),
 ]
 PROGRAMS = [
-    ("checkpoint adopt new --name clicks --apply --from batched", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from program", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from query", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from batched (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from program (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from query (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --as spark --apply --from batched (brokers)", "new", REFUSED),
     ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
     ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
     (f"checkpoint rewind program --apply --stopped --to-offsets {BACK}", "program", CARRIED),
@@ -180,16 +164,10 @@ PROGRAMS = [
     ("checkpoint export query file; checkpoint import file new --apply", "new", CARRIED),
     ("checkpoint export program file; checkpoint import file new --apply", "new", CARRIED),
 ]
-RECEIVERS = [
-    (f"kafka reset receivers --apply (brokers) --shift-by -1 --topic {B}:0", REFUSED),
-    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {A}", CARRIED),
-    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {B}:0", CARRIED),
-    (f"kafka reset receivers --apply (brokers) --to-earliest --topic {B}", 10),
-]
 
 
 def run(site: Site, line: str, *more: str) -> None:
-    places = {"batched", "program", "query", "new", "file", "receivers"}
+    places = {"batched", "program", "query", "new", "file"}
     for command in line.split(";"):
         words = []
         for word in command.split():
@@ -231,20 +209,3 @@ def test_programs_and_queries(site: Site, line: str, place: str, expected: objec
         expected,
         lambda: program_reads(site, place, OF_A_QUERY if has.exists() else "clicks"),
     )
-
-
-@pytest.mark.parametrize(("line", "expected"), RECEIVERS)
-def test_receivers(site: Site, line: str, expected: object) -> None:
-    folder = site.folder / "receivers"
-    if expected is REFUSED:
-        with pytest.raises(KafkaDataLossError, match="created anew"):
-            run(site, line)
-        return
-    run(site, line)
-    if expected is CARRIED:  # by the claim of its partitions: see test_ownership
-        now = Topics(site.broker.conf, [B]).ids()[B]
-        stream = JournalStream.open(open_storage(folder), "s")
-        assert {read_progress(stream)[f"{B}/1"].topic_id} != {now}
-    else:
-        stored = receive(folder, receiver(site.broker), 12 + 10)
-        assert len([value for value in stored if b"new" in value]) == expected

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.rate import RateDecision, RateEstimator
-from penstock.testing.rate_simulator import Cost, Engine, Scenario, piecewise, simulate
+from tests.rate.simulator import Cost, Engine, Scenario, piecewise, simulate
 
 INTERVAL_MS = 1000
 MINUTE_MS = 60_000

@@ -15,10 +15,10 @@ from penstock.journal import (
     JournalStream,
 )
 from penstock.receivers import Command, claim_run, give_command, read_status
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import PlainConsumer, clear_memory, memory_stream
 from tests.receivers.supervised import newest_command, running, supervise
 from tests.receivers.test_supervisor import WAIT_S, Scripted
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import eventually
 
 BATCHES = 130

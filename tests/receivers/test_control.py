@@ -29,11 +29,10 @@ from penstock.receivers.task import ReceiverTask
 from penstock.storage import open_storage
 from penstock.storage.names import temporary_name
 from penstock.storage.patience import STORAGE_PATIENCE_S
-from penstock.testing import FaultyStorage
-from penstock.testing.faulty_storage import OperationKind
 from tests.journal.helpers import clear_memory, memory_stream
 from tests.journal.interleaving import interleave
 from tests.receivers.supervised import HASTY, newest_command
+from tests.storage.faulty_storage import FaultyStorage, OperationKind
 
 RATE = Command(rate=7.0)
 Act = Callable[[JournalStream, str], object]

@@ -15,8 +15,8 @@ from penstock.errors import PenstockError, WriterBrokenError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.receivers import Command, Receiver, give_command, read_status
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage
 from tests.receivers.supervised import RUN, commanded
+from tests.storage.faulty_storage import FaultyStorage
 from tests.waiting import WAIT_S, eventually
 
 

@@ -16,11 +16,10 @@ from penstock import receivers
 from penstock.cli.ingest import process
 from penstock.cli.main import app
 from penstock.errors import ConfigError
-from penstock.journal import JournalStream, RecordFormat
-from penstock.receivers import HttpReceiver, KafkaReceiver, Receiver
-from penstock.storage import open_storage
+from penstock.journal import RecordFormat
+from penstock.receivers import HttpReceiver, Receiver
 from penstock.streaming import StreamingContext
-from penstock.structured import register, start_receivers
+from penstock.structured import start_receivers
 from penstock.testing import ManualClock
 
 UNREADABLE = [
@@ -73,19 +72,6 @@ def test_programs_refuse_them_for_receivers_of_their_own(sc: SparkContext, tmp_p
         start_receivers(spark, Sensor("at timestamp[ns]"), tmp_path / "journal", "clicks")
 
 
-@pytest.mark.spark
-def test_a_query_over_such_a_stream_of_an_older_version_names_the_column(
-    sc: SparkContext, tmp_path: Path
-) -> None:
-    spark = SparkSession(sc)
-    register(spark)
-    old = RecordFormat("at timestamp[ns]", is_new=False)
-    JournalStream.create(open_storage(tmp_path / "journal"), "old", old)
-    reader = spark.read.format("penstock").option("journal", str(tmp_path / "journal"))
-    with pytest.raises(Exception, match=r"ConfigError: Spark cannot read column 'at'.*stream=old"):
-        reader.option("stream", "old").load()
-
-
 @pytest.mark.parametrize("schema", [each for each in UNREADABLE if isinstance(each, str)])
 @pytest.mark.parametrize(
     "source", [["http", "--schema"], ["custom", f"{__name__}:Sensor", "--arg"]], ids=str
@@ -107,9 +93,6 @@ def schemas_of_sources() -> Iterator[tuple[str, Any]]:
         kind = getattr(receivers, name)
         if isinstance(kind, type) and issubclass(kind, Receiver):
             yield name, kind.schema
-    columns = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
-    conf = {"bootstrap.servers": "h:1", "group.id": "g"}
-    yield "kafka with columns", KafkaReceiver(["t"], conf, columns=columns).schema
 
 
 @pytest.mark.parametrize(("name", "schema"), list(schemas_of_sources()))

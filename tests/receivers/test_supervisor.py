@@ -25,7 +25,6 @@ from penstock.receivers import (
 )
 from penstock.receivers.control import Status, write_status
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage
 from tests.journal.helpers import read_all
 from tests.receivers.supervised import (
     COMMAND_FILE,
@@ -36,6 +35,7 @@ from tests.receivers.supervised import (
     running,
     supervise,
 )
+from tests.storage.faulty_storage import FaultyStorage
 from tests.waiting import WAIT_S, eventually
 
 

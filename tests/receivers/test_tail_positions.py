@@ -103,7 +103,7 @@ def test_few_marks_are_in_the_position_alone() -> None:
     marks = [mark(n, n) for n in range(positions.FEW_MARKS)]
     for each in marks:
         position = position_after(made, [each])
-    assert position == position_from_marks(marks), "as earlier releases read it"
+    assert position == position_from_marks(marks)
     assert files.names() == []
 
 

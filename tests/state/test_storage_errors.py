@@ -15,7 +15,7 @@ from penstock.errors import LocalCopyError, PenstockError
 from penstock.state import Partition, PartitionVersion, Version, VersionLog, update_partition
 from penstock.state import layers as layer_policy
 from penstock.storage.local import LocalStorage
-from penstock.testing import FailingSyscalls
+from tests.storage.faulty_syscalls import FailingSyscalls
 
 from .helpers import OPERATOR, Runner, add_up
 

@@ -9,7 +9,7 @@ import pytest
 from penstock.errors import ConcurrentDriverError, MissingStateError, UnsharedPathError
 from penstock.state import PartitionVersion, Version, VersionLog, read_version, version_times
 from penstock.storage import Storage, open_storage
-from penstock.testing.faulty_storage import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.storage import Storage
-from penstock.testing.file_manager_suite import CheckpointFileManagerSuite
+from tests.storage.file_manager_suite import CheckpointFileManagerSuite
 from tests.storage.sqlite_files import SqliteFiles
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from penstock.errors import AlreadyExistsError
 from penstock.storage.local import LocalStorage
-from penstock.testing import CrashState, RecordingSyscalls, crash_states
+from tests.storage.crash_states import CrashState, RecordingSyscalls, crash_states
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ import pytest
 
 from penstock.errors import AlreadyExistsError, ConfigError, StorageError, StorageFullError
 from penstock.storage.local import LocalStorage
-from penstock.testing import FailingSyscalls
+from tests.storage.faulty_syscalls import FailingSyscalls
 
 CONTENT = b"0123456789" * 100
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS]

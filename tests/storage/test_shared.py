@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import UnsharedPathError
 from penstock.storage import Storage, open_storage
 from penstock.storage.shared import Probe, check_probed
-from penstock.testing.faulty_storage import FaultyStorage
+from tests.storage.faulty_storage import FaultyStorage
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ from penstock.storage import Storage
 from penstock.streaming import StreamingContext
 from penstock.streaming.context import context
 from penstock.streaming.recovery.private_files import open_location
-from penstock.testing import FaultyStorage, ManualClock
-from penstock.testing.faulty_storage import Operation
+from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.spark

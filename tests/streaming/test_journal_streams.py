@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark import RDD, SparkContext
 
@@ -18,7 +16,6 @@ from penstock.checkpoint import CheckpointLocation
 from penstock.errors import BatchFailedError, ConfigError, ConsumerExpiredError
 from penstock.journal import (
     JournalStream,
-    JournalWriter,
     RecordFormat,
     commit_consumer,
     consumers,
@@ -33,7 +30,6 @@ from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
-from tests.cli.commands import Commands
 from tests.journal.helpers import read_after, write_blocks
 from tests.streaming.runs import Runs
 
@@ -99,34 +95,6 @@ def test_it_has_columns(reader: Reader) -> None:
     with reader.running() as stepper:
         stepper.step()
     assert [[row.value for row in rows] for rows in reader.seen] == [["a"]]
-
-
-def test_a_date_that_python_does_not_have_is_named_and_can_be_given_up(
-    sc: SparkContext, tmp_path: Path
-) -> None:
-    columns = pa.schema([("d", pa.date32())])
-    stream = JournalStream.create(open_storage(tmp_path / "j"), "clicks", RecordFormat(columns))
-    writer = JournalWriter(stream, "r0")
-    days = pa.array([0, 2_932_897, 1], pa.int32()).view(pa.date32())  # as earlier versions stored
-    writer.append_all(pa.table({"d": days}), readable=False)
-    writer.close()
-    reader = Reader(sc, tmp_path / "checkpoint", stream)
-
-    def define(stream: DStream) -> None:
-        stream.map(lambda row: str(row["d"])).foreachRDD(reader._collect)
-
-    reader.define = define  # type: ignore[method-assign]
-    with reader.running() as stepper, pytest.raises(BatchFailedError) as failure:
-        stepper.step()
-    said = str(failure.value)
-    assert "\n" not in said
-    assert "column 'd' holds 10000-01-01" in said
-    assert "r0-00000000/00000000000000000000.parquet" in said
-    (command,) = re.findall(r"`penstock (journal skip [^`]*)`", said)
-    Commands().succeed(*shlex.split(command), "--yes")
-    with reader.running() as stepper:
-        stepper.step()
-    assert reader.seen[0] == ["1970-01-01", "1970-01-02"]
 
 
 def test_it_begins_at_the_oldest_block_held_and_a_first_batch_runs_again_from_there(

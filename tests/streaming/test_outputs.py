@@ -147,7 +147,7 @@ def test_a_folder_without_a_note_is_of_the_output_that_may_have_written_it(
     sc: SparkContext, tmp_path: Path
 ) -> None:
     out = tmp_path / "out-1001000"
-    sc.parallelize(["a"], 1).saveAsTextFile(str(out))  # as earlier releases, and other programs
+    sc.parallelize(["a"], 1).saveAsTextFile(str(out))  # as other programs
     with pytest.raises(SinkError, match="is not this output's"):
         save(sc, str(tmp_path / "out"), ["a"])
     save(sc, str(tmp_path / "out"), ["a"], output=replace(OUTPUT, may_be_written=True))

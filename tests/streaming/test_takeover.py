@@ -26,8 +26,8 @@ from penstock.journal import (
 from penstock.receivers import Command, ReceiverSettings, ReceiverTask, SocketReceiver
 from penstock.receivers.supervisor.renewable_writer import RenewableWriter
 from penstock.storage import Storage, open_storage
-from penstock.testing import FaultyStorage, Operation
 from tests.journal.helpers import abandoned_when_stuck, clear_memory, memory_stream
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.strace import kill_points, needs_strace, traced
 
 BOUND = 3 << 20

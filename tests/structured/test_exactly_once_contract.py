@@ -16,9 +16,9 @@ from penstock.errors import SinkError
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.model import OutputBatch
 from penstock.structured.sinks import ParquetSink, PostgresSink, SqliteSink, read_parquet
-from penstock.testing.exactly_once_suite import ExactlyOnceSinkSuite, SinkUnderTest
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
+from tests.structured.exactly_once_suite import ExactlyOnceSinkSuite, SinkUnderTest
 from tests.structured.postgres import Server, needs_postgres
 
 pytestmark = pytest.mark.spark

@@ -37,7 +37,6 @@ def test_the_subscription() -> None:
     assigned = KafkaOptions.parse({**BROKERS, "assign": '{"clicks": [1, 0]}'})
     assert assigned.topics == ("clicks",)
     assert assigned.assigned == {"clicks": {0, 1}}
-    assert len({pattern.former_identity, assigned.former_identity, parse().former_identity}) == 3
 
 
 def test_the_group() -> None:

@@ -17,9 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from penstock.errors import ConfigError, KafkaDataLossError, RecoveryMismatchError
 from penstock.journal.losses.loss_log import read_losses, source_folder
 from penstock.kafka.brokers import group_offsets
-from penstock.kafka.losses import LossLog, LostRange
 from penstock.storage import attach_storage
-from penstock.structured.kafka.options import KafkaOptions
 from tests.kafka.broker import Broker
 from tests.structured.driven_query import DrivenQuery
 from tests.waiting import eventually
@@ -261,22 +259,14 @@ def anew(query: DrivenQuery) -> DrivenQuery:
 
 
 @pytest.mark.parametrize("mode", ["earliest", "latest", "fail"])
-@pytest.mark.parametrize("former", [False, True])
-def test_topics_are_added_after_one_was_created_anew(
-    anew: DrivenQuery, mode: str, former: bool
-) -> None:
-    """Also to a query whose notes an earlier release made, under a digest of its topics."""
-    notes = anew.location / "sources"
-    if former:
-        digest = KafkaOptions.parse(anew.given()).former_identity
-        (notes / "0").rename(notes / digest)
+def test_topics_are_added_after_one_was_created_anew(anew: DrivenQuery, mode: str) -> None:
     other = anew.broker.create_topic(f"a-{anew.topic}")  # the first one now
     anew.broker.produce(other, values(20, 22))
     anew.options |= {"onDataLoss": mode, "subscribe": f"{anew.topic},{other}"}
     read = [value for batch in anew.drain() for value in batch]
     assert sorted(value or b"" for value in read) == [*values(8, 10), *values(20, 22)]
     assert anew.offsets(anew.newest()) == {f"{anew.topic}@1": {"0": 7}, other: {"0": 2}}
-    create_anew(anew, values(30, 31))  # what was taken over is not taken over again
+    create_anew(anew, values(30, 31))
     anew.options["onDataLoss"] = "earliest"
     assert anew.drain() == [values(30, 31)]
     assert anew.offsets(anew.newest()) == {f"{anew.topic}@2": {"0": 1}, other: {"0": 2}}
@@ -352,24 +342,3 @@ def test_tasks_note_losses_under_the_place_of_their_source(query: DrivenQuery) -
     (loss,) = read_losses(storage, source_folder("1"))
     assert (loss.records.start_offset, loss.records.end_offset) == (4, 6)
     assert not read_losses(storage, source_folder("0"))
-
-
-def test_losses_are_taken_over(query: DrivenQuery) -> None:
-    """A batch that an earlier release planned leaves out what that noted, and once."""
-    query.options = {"onDataLoss": "latest", "lossLog": str(query.location)}
-    query.broker.produce(query.topic, values(0, 4))
-    query.drain()
-    query.broker.produce(query.topic, values(4, 8))
-    query.drain()
-    query.uncommit(query.newest())
-    notes = query.location / "sources"
-    former = KafkaOptions.parse(query.given()).former_identity
-    (notes / "0").rename(notes / former)
-    storage = attach_storage(str(query.location))
-    LossLog(storage, former).add([LostRange(f"{query.topic}/0", 4, 6, "as retention does")])
-    assert query.drain() == [values(6, 8)]
-    (loss,) = read_losses(storage, source_folder("0"))
-    assert loss.reason == "as retention does"
-    shutil.rmtree(notes / "0" / "losses")  # as a reset does
-    query.uncommit(query.newest())
-    assert query.drain() == [values(4, 8)]

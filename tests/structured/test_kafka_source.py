@@ -140,7 +140,7 @@ def test_a_password_is_in_no_checkpoint_and_no_error(query: TopicQuery) -> None:
 
 
 def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> None:
-    """Whatever topics sources read; an override that an earlier release left counts."""
+    """Whatever topics sources read."""
     other, added = (query.broker.create_topic(f"{query.topic}-{name}") for name in ("b", "a"))
     pressure = {"backpressure.enabled": "true", "onDataLoss": "earliest"}
     query.options = {**pressure, "lossLog": str(query.location)}
@@ -161,7 +161,7 @@ def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> Non
     assert notes.keys() == {"0", "1"}
     storage = open_storage(str(query.location))
     assert {rates.stream for rates in read_rates(storage)} == {"0", "1"}
-    RateOverrides(storage).set(other, RateOverride(paused=True))  # by its topic, as before
+    RateOverrides(storage).set("1", RateOverride(paused=True))
     assert [rates.override.paused for rates in read_rates(storage)] == [False, True]
     subscribed.insert(0, added)
     query.broker.produce(query.topic, values(4, 6))

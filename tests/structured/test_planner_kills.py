@@ -19,8 +19,8 @@ from penstock.model import Offsets
 from penstock.structured.journal.options import JournalOptions
 from penstock.structured.journal.planner import JournalPlanner
 from penstock.structured.session import Session
-from penstock.testing.faulty_storage import FaultyStorage, Operation
 from tests.journal.helpers import clear_memory, memory_stream, write_blocks
+from tests.storage.faulty_storage import FaultyStorage, Operation
 
 KEEP = 3
 BATCHES = 6

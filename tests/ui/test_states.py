@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -56,9 +56,9 @@ def begun(pid: int, name: str | None = None) -> QueryRuns:
 
 
 def shown(shared: SharedStatus) -> list[LocationStatus]:
-    found = [each for each in shared.all(None) if isinstance(each, LocationStatus)]
-    assert len(found) == len(shared.paths)
-    return found
+    found = list(map(shared.get, range(len(shared.paths))))
+    assert all(isinstance(each, LocationStatus) for each in found)
+    return cast("list[LocationStatus]", found)
 
 
 def test_a_failed_query_and_a_failed_program_are_red_though_their_processes_ended(

@@ -202,7 +202,7 @@ def test_an_interval_of_too_many_digits_hides_nothing(tmp_path: Path) -> None:
 def test_locations_of_one_folders_name_are_told_apart(tmp_path: Path) -> None:
     paths = [tmp_path / program / "checkpoint" for program in "abc"]
     shared = SharedStatus([*map(str, paths), f"{paths[0]}/"])
-    assert [each.name for each in shared.all(None)] == [
+    assert [each.name for each in shared.all()] == [
         "checkpoint",
         "b/checkpoint",
         "c/checkpoint",
@@ -438,11 +438,12 @@ def test_who_waits_for_a_store_that_hangs_is_told(
         return real(self)
 
     monkeypatch.setattr(LocationReader, "read", read)
+    monkeypatch.setattr(shared_module, "_GLANCE_S", WAIT_S)
     monkeypatch.setattr(shared_module, "_PATIENCE_S", 0.1)
     stream_of(tmp_path / "j", "clicks", blocks=1, records=1)
     shared = SharedStatus([str(tmp_path / "j")])
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(shared.all, None)
+        first = threads.submit(shared.all)
         assert begun.wait(WAIT_S)
         try:
             found = threads.submit(shared.get, 0).result(timeout=WAIT_S)
@@ -471,22 +472,23 @@ def test_a_location_that_hangs_holds_up_no_other(
     for name in ("hangs", "usual"):
         stream_of(tmp_path / name, "clicks", blocks=1, records=1)
     shared = SharedStatus([str(tmp_path / "hangs"), str(tmp_path / "usual")])
-    known, _ = shared.all(None)
+    known, _ = shared.all()
     hangs.set()
     try:
-        within_s = 0.1
-        meanwhile, usual = shared.all(within_s)
+        monkeypatch.setattr(shared_module, "_GLANCE_S", 0.1)
+        meanwhile, usual = shared.all()
         assert meanwhile == known
         assert isinstance(usual, LocationStatus)
-        monkeypatch.setattr(shared_module, "_PATIENCE_S", within_s)
-        (found, _) = shared.all(within_s)
+        monkeypatch.setattr(shared_module, "_PATIENCE_S", 0.1)
+        found, _ = shared.all()
         assert isinstance(found, Unreadable)
         assert "no answer since 20" in found.error
         # However long the other one takes to read, here it is shown while the first one hangs.
-        assert eventually(lambda: isinstance(shared.all(within_s)[1], LocationStatus))
+        assert eventually(lambda: isinstance(shared.all()[1], LocationStatus))
     finally:
         go_on.set()
-    assert isinstance(shared.all(None)[0], LocationStatus)
+    monkeypatch.setattr(shared_module, "_GLANCE_S", WAIT_S)
+    assert isinstance(shared.all()[0], LocationStatus)
 
 
 def test_an_error_that_comes_at_once_is_not_kept(
@@ -509,7 +511,7 @@ def test_an_error_that_comes_at_once_is_not_kept(
 
     program(tmp_path, Batches(3))
     shared = SharedStatus([str(tmp_path)])
-    shared.all(None)
+    shared.all()
     monkeypatch.setattr(shared_module, "read_checks", read)
     monkeypatch.setattr(threading, "Thread", EndsFirst)
     with pytest.raises(StorageError, match="gone"):

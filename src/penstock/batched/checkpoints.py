@@ -48,7 +48,6 @@ from penstock.batched.layout import (
     PLANNED,
     TOPICS,
     Planned,
-    TopicEnds,
     TopicIds,
     check_topics,
     checkpoint_number,
@@ -79,7 +78,7 @@ from penstock.errors import (
 from penstock.kafka.offsets import KafkaRange, partition_name, split_name
 from penstock.storage import Storage, open_storage
 
-__all__ = ["Checkpoints", "newest_checkpoint", "note_read"]
+__all__ = ["Checkpoints", "note_read"]
 
 _log = logging.getLogger(__name__)
 _THREADS = 16
@@ -451,22 +450,6 @@ class Checkpoints:
             if partition is not None and end > (start := done.get(partition, 0)):
                 return f"{partition_name(topic, partition)} [{start}, {end})"
         return ""
-
-
-def newest_checkpoint(storage: Storage, topic: str, tell: bool = True) -> TopicEnds | None:
-    """Return a topic's newest sound checkpoint, None if it has none.
-
-    Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
-
-    Raises:
-        LogFormatError: there are files, and none of them is a sound checkpoint; or the file of
-            topics' ids is damaged.
-    """
-    found = _newest_sound(storage, topic, tell)
-    if found is None:
-        return None
-    number, ends = found
-    return TopicEnds(ends, id_at(read_ids(storage).get(topic, {}), number))
 
 
 def _newest_sound(

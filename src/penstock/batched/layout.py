@@ -233,7 +233,7 @@ def parse_planned(data: bytes) -> Planned:
             for topic, partitions in found["ranges"].items()
             for partition, (low, high) in partitions.items()
         ]
-        batch, names = found["batch"], found.get("sinks")
+        batch, names = found["batch"], found["sinks"]
         sinks = None if names is None else tuple(map(str, names))
         offsets = [offset for each in ranges for offset in (each.start_offset, each.end_offset)]
         is_sound = all(0 <= r.start_offset < r.end_offset for r in ranges)
@@ -266,9 +266,7 @@ def parse_rewind(data: bytes) -> Rewind:
     """
     try:
         found = json.loads(data)
-        # Earlier releases wrote none: after offsets that were given, those of the next start count.
-        ids = ["?", None] if found.get("is_anew") else [None, None]
-        topics = {t: _parse_move(t, **{"ids": ids, **each}) for t, each in found["topics"].items()}
+        topics = {t: _parse_move(t, **each) for t, each in found["topics"].items()}
         planned = found["planned"]
     except (AttributeError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"it is not a rewind: {error!r}") from error

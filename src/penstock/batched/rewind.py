@@ -68,7 +68,6 @@ __all__ = [
     "complete_rewind",
     "plan_promote",
     "plan_rewind",
-    "waiting_topics",
 ]
 
 _Ends = Mapping[int, int]
@@ -207,15 +206,6 @@ def complete_rewind(storage: Storage) -> list[str]:
         storage.create(TOPICS, dump_topics(ids), overwrite=True)
     storage.delete(REWIND)
     return list(made)
-
-
-def waiting_topics(storage: Storage) -> set[str]:
-    """Return the topics whose records wait, in the batch that exactly-once sinks planned last.
-
-    Raises:
-        ConfigError: one has no sound checkpoint.
-    """
-    return _waiting(storage, _read_planned(storage))
 
 
 def _read_planned(storage: Storage) -> str | None:

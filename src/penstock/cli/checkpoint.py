@@ -19,7 +19,6 @@ from penstock.checkpoint.tools import (
     repairable_files,
     validate,
 )
-from penstock.cli.checkpoint_adopt import adopt
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_path import inspect_batches, validate_batches
@@ -34,7 +33,6 @@ from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers
 from penstock.cli.options import JsonOption, LagBrokersOption, LocationArgument
 from penstock.cli.output import counted, print_json, print_line
-from penstock.cli.plots import draw_progress
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 
@@ -49,7 +47,6 @@ app = typer.Typer(
     help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
 app.add_typer(changes)
-app.command("adopt")(adopt)
 
 
 @app.command("inspect")
@@ -58,9 +55,6 @@ def inspect_location(
     batch: Annotated[int | None, typer.Option(min=0, help="All about this batch.")] = None,
     last: Annotated[int, typer.Option(min=1, help="Number of newest batches to show.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with all batches.")] = False,
-    plot: Annotated[
-        str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
-    ] = None,
     brokers: LagBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
 ) -> None:
@@ -73,13 +67,9 @@ def inspect_location(
     if batch is not None:
         found = inspect(location, batch_ids=[batch])
     else:
-        found = inspect(location, last=None if as_json or plot is not None else last)
+        found = inspect(location, last=None if as_json else last)
     if brokers is not None or conf:
         found = replace(found, lag={**found.lag, **_topic_lag(location, brokers, conf)})
-    if plot is not None:
-        draw_progress(plot, found.batches)
-        typer.echo(f"drawn to {plot}")
-        return
     if batch is not None:
         lines = batch_lines(found.batches[0], found.problems)
     else:

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli import disk, machine
-from penstock.cli.doctor_places import check_brokers, check_executors, check_store
+from penstock.cli import machine
+from penstock.cli.doctor_places import check_brokers, check_executors, check_folder, check_store
 from penstock.cli.kafka_conf import ConfOption
 from penstock.cli.machine import CheckResult
 from penstock.cli.options import BrokersOption
@@ -36,11 +36,8 @@ def doctor(
     ] = "",
     master: Annotated[
         str | None,
-        typer.Option(help="Spark master of the job.", show_default="SPARK_MASTER, spark-defaults"),
+        typer.Option(help="Run a job at this Spark master: do its executors share the path?"),
     ] = None,
-    try_executors: Annotated[
-        bool, typer.Option("--try-executors", help="Run a job there: do executors share the path?")
-    ] = False,
     brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -50,8 +47,9 @@ def doctor(
     The path, a cluster's executors and Kafka's brokers are tried as a program uses them.
     """
     where = path or tempfile.gettempdir()
-    chosen = disk.find_master(master, os.environ)
-    results = [*_of_machine(), *_of_path(where, chosen, try_executors=try_executors)]
+    results = [*_of_machine(), *_of_path(where)]
+    if master is not None:
+        results.append(check_executors(master, where))
     if brokers is not None or conf:
         results.append(check_brokers(brokers, conf))
     passed = all(result.ok for result in results if result.needed)
@@ -74,14 +72,9 @@ def _of_machine() -> list[CheckResult]:
     ]
 
 
-def _of_path(path: str, master: str | None, *, try_executors: bool) -> list[CheckResult]:
+def _of_path(path: str) -> list[CheckResult]:
     root = local_root(path)
-    found = check_store(path) if root is None else disk.check_place(Path(root))
-    if try_executors:
-        if master is None:
-            raise typer.BadParameter("name the master", param_hint="--master")
-        return [*found, check_executors(master, path)]
-    return found if root is None else [*found, disk.check_shared(Path(root), master)]
+    return check_store(path) if root is None else check_folder(Path(root))
 
 
 def _print_report(results: Sequence[CheckResult]) -> None:

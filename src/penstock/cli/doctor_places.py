@@ -1,26 +1,45 @@
-"""The checks of ``penstock doctor`` on what other machines serve, each as a program uses it.
+"""The checks of ``penstock doctor`` on places: folders, stores, brokers and executors.
 
-An object store gets a program's own steps: create, create again (which must be refused), read,
-list, delete. Kafka is asked as a driver asks. Executors get the task that a program's start runs.
+Each is tried as a program uses it. A folder or an object store gets a program's own steps: create,
+create again (which must be refused), read, list, delete. Kafka is asked as a driver asks. Executors
+get the task that a program's start runs.
 """
 
 from __future__ import annotations
 
 import statistics
+import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
 from penstock.cli.kafka_conf import client_settings
 from penstock.cli.machine import CheckResult
-from penstock.errors import AlreadyExistsError, PenstockError
+from penstock.errors import AlreadyExistsError, PenstockError, StorageError
 from penstock.storage import Storage, open_storage
 
-__all__ = ["check_brokers", "check_executors", "check_store"]
+__all__ = ["check_brokers", "check_executors", "check_folder", "check_store"]
 
 _FOLDER = "penstock-doctor"
 _ROUNDS = 5
 _WANTED_MS = 200
+
+
+def check_folder(path: Path) -> list[CheckResult]:
+    """Check a folder, or the nearest one above it if it is missing; nothing is left there."""
+    path = path.absolute()
+    folder = next(each for each in [path, *path.parents] if each.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{_FOLDER}-", dir=folder) as scratch:
+            return _try_out(str(path), open_storage(scratch), "files")
+    except OSError as error:
+        refused = StorageError(
+            f"{error.strerror or error}: {folder}",
+            operation="check folder",
+            hint="name another folder, or let this user write in this one",
+        )
+        return [_reached(str(path), refused)]
 
 
 def check_store(url: str) -> list[CheckResult]:
@@ -31,14 +50,19 @@ def check_store(url: str) -> list[CheckResult]:
     except PenstockError as error:
         return [_reached(url, error)]
     try:
-        return _try_out(storage, folder)
-    except PenstockError as error:
-        return [_reached(url, error)]
+        return _try_out(storage.url, storage, folder)
     finally:
         _remove(storage, folder)
 
 
-def _try_out(storage: Storage, folder: str) -> list[CheckResult]:
+def _try_out(where: str, storage: Storage, folder: str) -> list[CheckResult]:
+    try:
+        return _tried(where, storage, folder)
+    except PenstockError as error:
+        return [_reached(where, error)]
+
+
+def _tried(where: str, storage: Storage, folder: str) -> list[CheckResult]:
     times_ms = []
     for number in range(_ROUNDS):
         began_s = time.perf_counter()
@@ -48,7 +72,7 @@ def _try_out(storage: Storage, folder: str) -> list[CheckResult]:
     is_same = storage.read(f"{folder}/0") == b"x" * 200
     median_ms = statistics.median(times_ms)
     return [
-        _reached(storage.url, None),
+        _reached(where, None),
         _exclusive(storage, f"{folder}/0"),
         CheckResult(
             name="read and list",
@@ -62,7 +86,7 @@ def _try_out(storage: Storage, folder: str) -> list[CheckResult]:
             ok=median_ms <= _WANTED_MS,
             found=f"{median_ms:.1f} ms",
             wanted=f"<={_WANTED_MS} ms",
-            hint="every batch waits for two of these; choose a store that is nearer",
+            hint="every batch waits for two of these; choose a faster disk, or a nearer store",
             needed=False,
         ),
     ]

@@ -1,9 +1,9 @@
-"""``penstock kafka``: topics, and how far queries, programs, receivers and groups are in them."""
+"""``penstock kafka``: topics, and how far queries, programs and groups are in them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -13,7 +13,6 @@ from penstock.cli.checkpoint_path import rewind_batches
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
 from penstock.cli.options import (
-    NOT_YET,
     ApplyOption,
     BrokersOption,
     JsonOption,
@@ -24,10 +23,8 @@ from penstock.cli.options import (
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
-from penstock.journal import JournalStream
-from penstock.kafka.offsets import split_name
 from penstock.kafka.records import YEARS_MS
-from penstock.kafka.reset import Move, PartitionFacts, Target, plan_ends, plan_moves, select
+from penstock.kafka.reset import PartitionFacts, Target, plan_ends, plan_moves, select
 from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
 
@@ -38,18 +35,16 @@ T = TypeVar("T")
 app = typer.Typer(
     name="kafka",
     no_args_is_help=True,
-    help="Topics, and the offsets of queries, programs, receivers and groups.",
+    help="Topics, and the offsets of queries, programs and groups.",
 )
 
 _NUMBERS = ("partition", "offset", "begin", "end", "lag", "records", "batch")
 _Location = Annotated[
     str,
-    typer.Argument(
-        metavar="DIR", help="A checkpoint location of any query or program, or a journal."
-    ),
+    typer.Argument(metavar="DIR", help="A checkpoint location of any query or program."),
 ]
 _Source = Annotated[
-    str | None, typer.Option(help="Which input, source or stream, where there are several.")
+    str | None, typer.Option(help="Which input or source, where there are several.")
 ]
 
 
@@ -92,14 +87,14 @@ def offsets(location: _Location, as_json: JsonOption = False) -> None:
 def lag(
     location: Annotated[
         str | None,
-        typer.Argument(metavar="[DIR]", help="A checkpoint location, or a journal."),
+        typer.Argument(metavar="[DIR]", help="A checkpoint location."),
     ] = None,
     group: Annotated[str | None, typer.Option(help="A consumer group, instead of DIR.")] = None,
     brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     as_json: JsonOption = False,
 ) -> None:
-    """Show how far a query, program, receiver or group is behind its topics."""
+    """Show how far a query, program or group is behind its topics."""
     from penstock.kafka.brokers import group_offsets, partition_facts
 
     if (location is None) == (group is None):
@@ -153,7 +148,7 @@ def reset(
     stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
-    """Move a query, program or receiver to other offsets."""
+    """Move a query or program to other offsets."""
     from penstock.kafka.brokers import topic_ids
 
     settings = client_settings(brokers, conf)
@@ -168,14 +163,10 @@ def reset(
         "--from-file": from_file,
     }
     _check_one(given)
-
-    def plan(ends: Offsets) -> list[Move]:
-        # The brokers are asked each time: what is read may be past what they said before.
-        return _plan_moves(settings, ends, given, reader.topic_ids)
-
     ends = {part: reader.ends[part] for part in parts}
-    if reader.is_batches:
-        found = plan_ends(ends, *_facts_and_target(settings, ends, given))
+    target = _facts_and_target(settings, ends, given)
+    if reader.held is None:
+        found = plan_ends(ends, *target)
         rewind_batches(
             location,
             offsets=_lasts(found),
@@ -185,43 +176,18 @@ def reset(
             as_json=as_json,
         )
         return
-    moves = plan(ends)
+    moves = plan_moves(ends, *target)
     if not moves and as_json:
         print_json({"location": location, "moves": [], "applied": False})
     elif not moves:
         print_line(f"{location}: {reader.name} stands there already: there is nothing to change")
-    elif reader.held is not None:
+    else:
         if not as_json:
-            _print_moves(moves)
+            for move in moves:
+                print_line(f"  {move}")
         ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
         program_plan = plan_reset(location, reader.held, moves, ids)
         show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=as_json)
-    else:
-        stream = reader.stream if apply else None
-        _reset_receivers(location, stream, parts, moves, plan, settings, as_json=as_json)
-
-
-def _plan_moves(
-    settings: Mapping[str, str],
-    ends: Offsets,
-    given: Mapping[str, Any],
-    of: Mapping[str, str | None],
-) -> list[Move]:
-    """Return which partitions move; ``of`` is which topics they were read in, if that is noted."""
-    facts, target = _facts_and_target(settings, ends, given)
-    ids = _topics_now(settings, [part for part in ends if of.get(part)])
-    return plan_moves(
-        ends, facts, target, {p for p, now in ids.items() if now not in (None, of[p])}
-    )
-
-
-def _topics_now(settings: Mapping[str, str], parts: Collection[str]) -> dict[str, str | None]:
-    """Return by ``topic/partition`` the ids of the topics, None from brokers that have none."""
-    from penstock.kafka.brokers import topic_ids
-
-    topics = {part: split_name(part)[0] for part in parts}
-    ids = topic_ids(settings, [*topics.values()]) if topics else {}
-    return {part: ids[topic] for part, topic in topics.items()}
 
 
 def _facts_and_target(
@@ -243,57 +209,12 @@ def _facts_and_target(
     return facts, target
 
 
-def _reset_receivers(
-    location: str,
-    stream: JournalStream | None,
-    parts: Collection[str],
-    moves: list[Move],
-    plan: Callable[[Offsets], list[Move]],
-    settings: Mapping[str, str],
-    *,
-    as_json: bool,
-) -> None:
-    """Show the moves of receivers' partitions.
-
-    With a stream, its receivers', do them from where these are when they can store no more.
-    """
-    from penstock.receivers.ownership import move_parts
-
-    moved = moves
-
-    def choose(ends: Offsets) -> dict[str, tuple[int, str | None]]:
-        nonlocal moved
-        moved = plan(ends)
-        if not as_json:
-            _print_receiver_moves(moved)
-        ids = _topics_now(settings, [move.partition for move in moved])
-        return {move.partition: (move.end, ids[move.partition]) for move in moved}
-
-    if stream is not None:
-        move_parts(stream, parts, choose)
-    elif not as_json:
-        _print_receiver_moves(moves)
-    if as_json:
-        print_json({"location": location, "moves": moved, "applied": stream is not None})
-    else:
-        print_line("done" if stream is not None else NOT_YET)
-
-
 def _lasts(ends: Offsets) -> dict[str, dict[str, int]]:
     """Return the last offset that counts as done of each partition."""
-    return _nested({part: end - 1 for part, end in ends.items()})
-
-
-def _print_receiver_moves(moves: list[Move]) -> None:
-    _print_moves(moves)
-    before = json.dumps(_nested({move.partition: move.start for move in moves}))
-    print_line("- receivers that run are fenced, start again, and go on from there")
-    print_line(f"- to take it back: --from-file with {before}")
-
-
-def _print_moves(moves: list[Move]) -> None:
-    for move in moves:
-        print_line(f"  {move}")
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, partition), end in _by_place(ends):
+        topics.setdefault(topic, {})[str(partition)] = end - 1
+    return topics
 
 
 def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:
@@ -343,13 +264,6 @@ def _by_place(parts: Mapping[str, T]) -> Iterator[tuple[tuple[str, int], T]]:
     """Yield topic, partition and value, in order."""
     places = {(p.rpartition("/")[0], int(p.rpartition("/")[2])): v for p, v in parts.items()}
     yield from sorted(places.items(), key=lambda item: item[0])
-
-
-def _nested(ends: Offsets) -> dict[str, dict[str, int]]:
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), end in _by_place(ends):
-        topics.setdefault(topic, {})[str(partition)] = end
-    return topics
 
 
 def _show(rows: list[dict[str, object]], titles: tuple[str, ...], *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import typer
 from penstock.errors import ConfigError
 from penstock.kafka.client_conf import ClientConf, check_kafka_client, is_secret
 
-__all__ = ["ConfOption", "client_settings", "parse_conf"]
+__all__ = ["ConfOption", "client_settings"]
 
 ConfOption = Annotated[
     list[str],
@@ -27,12 +27,12 @@ def client_settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
     """Return the settings of a command's clients.
 
     Raises:
-        ConfigError: as ``parse_conf``; the client is not installed, or does not take them.
+        ConfigError: as ``_parse_conf``; the client is not installed, or does not take them.
     """
     check_kafka_client("penstock kafka")
     from penstock.kafka.reader import check_settings
 
-    given = parse_conf(conf)
+    given = _parse_conf(conf)
     if brokers is not None:
         given["bootstrap.servers"] = brokers
     settings = ClientConf(given).settings()
@@ -40,7 +40,7 @@ def client_settings(brokers: str | None, conf: Iterable[str]) -> dict[str, str]:
     return settings
 
 
-def parse_conf(given: Iterable[str]) -> dict[str, str]:
+def _parse_conf(given: Iterable[str]) -> dict[str, str]:
     """Return the settings; what comes later replaces what came before.
 
     Raises:

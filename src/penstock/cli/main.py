@@ -8,48 +8,16 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli.lazy import LazyCommand, lazy_group
+from penstock.cli import checkpoint, doctor, ingest, journal, kafka, rate, state, ui
+from penstock.cli.demo import command as demo
 from penstock.cli.log import LogFormat, log_to_stderr, report_error
 from penstock.errors import PenstockError
 
 __all__ = ["app", "main"]
 
-_COMMANDS = {
-    "demo": LazyCommand(
-        "penstock.cli.demo.command",
-        "Count words of growing log files on Spark through kill -9, and compare with a direct "
-        "count.",
-    ),
-    "doctor": LazyCommand(
-        "penstock.cli.doctor",
-        "Report what is lacking for penstock; exit status 1 if a requirement is missing.",
-    ),
-    "checkpoint": LazyCommand(
-        "penstock.cli.checkpoint",
-        "The checkpoint location of a Structured Streaming query or penstock program.",
-    ),
-    "ingest": LazyCommand(
-        "penstock.cli.ingest",
-        "Receive into a journal without Spark, so that ingestion continues while Spark restarts.",
-    ),
-    "journal": LazyCommand("penstock.cli.journal", "Show, read, verify and repair a journal."),
-    "kafka": LazyCommand(
-        "penstock.cli.kafka",
-        "Topics, and the offsets of queries, programs, receivers and groups.",
-    ),
-    "rate": LazyCommand("penstock.cli.rate", "Show a program's rates, change its limits."),
-    "state": LazyCommand("penstock.cli.state", "Show the state of mapWithState operators."),
-    "top": LazyCommand(
-        "penstock.cli.top", "Show what programs, queries and journals do, live; Ctrl-C ends it."
-    ),
-    "ui": LazyCommand(
-        "penstock.cli.ui",
-        "Serve pages about programs, queries and journals: whether they keep up, and what was "
-        "lost.",
-    ),
-}
-
-app = typer.Typer(name="penstock", cls=lazy_group(_COMMANDS), no_args_is_help=True)
+app = typer.Typer(name="penstock", no_args_is_help=True)
+for _command in (demo, doctor, checkpoint, ingest, journal, kafka, rate, state, ui):
+    app.add_typer(_command.app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from penstock.cli.options import JsonOption
 from penstock.cli.output import print_json, print_line, printable
-from penstock.cli.plots import draw_rates
 from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride
 from penstock.status.rate_facts import (
@@ -48,9 +47,6 @@ def show_rates(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON, with all batches, and reasons in full.")
     ] = False,
-    plot: Annotated[
-        str | None, typer.Option(help="Draw all batches to this .png or .svg file.")
-    ] = None,
 ) -> None:
     """Show each input's limits and the rates that followed from its last batches."""
     if context.invoked_subcommand is not None:
@@ -61,10 +57,7 @@ def show_rates(
         )
     storage = open_location(checkpoint)
     found = read_rates(storage, stream)
-    if plot is not None:
-        draw_rates(plot, {each.stream: [b.decision for b in each.batches] for each in found})
-        typer.echo(f"drawn to {plot}")
-    elif as_json:
+    if as_json:
         typer.echo(json.dumps({"checkpoint": checkpoint, "streams": [asdict(f) for f in found]}))
     else:
         has_ended = any_ended(storage)

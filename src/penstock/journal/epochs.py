@@ -33,7 +33,7 @@ from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.layout import WriterId, block_path, claim_path, writer_folder
 from penstock.journal.stream import JournalStream
 
-__all__ = ["claim_writer", "publish_seal", "seal_receiver", "seal_writer"]
+__all__ = ["claim_writer", "publish_seal", "seal_receiver"]
 
 
 def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
@@ -74,17 +74,6 @@ def seal_receiver(stream: JournalStream, receiver: str) -> bool:
         return False
     _seal_before(stream, WriterId(receiver, last + 1))
     return True
-
-
-def seal_writer(stream: JournalStream, writer: WriterId) -> Any:
-    """Seal one epoch of a receiver, and those before it; its process may run.
-
-    Returns:
-        The source's last position that is durable through it (None without one).
-
-    Raises as ``seal_receiver``.
-    """
-    return _seal_before(stream, replace(writer, epoch=writer.epoch + 1))
 
 
 def publish_seal(stream: JournalStream, writer: WriterId, at: BlockFooter) -> None:

@@ -12,16 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import UnreadableRecordError
-from penstock.journal.losses.loss_log import skip_commands
 from penstock.journal.reader import read_slices, slice_ranges
 from penstock.journal.slices import BlockSlice
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["numbered_pieces", "read_records", "slice_records", "unreadable_records"]
+__all__ = ["numbered_pieces", "read_records", "slice_records"]
 
 _PIECE_ROWS = 4096
-_MOST_COMMANDS = 8
 
 
 def read_records(stream: JournalStream, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
@@ -55,27 +53,6 @@ def numbered_pieces(
         offset += batch.num_rows
 
 
-def unreadable_records(stream: JournalStream, part: BlockSlice) -> list[OffsetRange]:
-    """Return the undamaged records of a slice that cannot be converted to Python values, in order.
-
-    Pickles are not tried, as that would run code. Raises as ``reader.read_batches``.
-    """
-    found: list[OffsetRange] = []
-    if stream.format.kind == "pickle":
-        return found
-    writer = part.path.split("/")[1]
-    for offset, piece in numbered_pieces(stream, part):
-        if _is_readable(stream, piece):
-            continue
-        for row in range(piece.num_rows):
-            if not _is_readable(stream, piece.slice(row, 1)):
-                at = offset + row
-                if found and found[-1].end_offset == at:
-                    at = found.pop().start_offset
-                found.append(OffsetRange(writer, at, offset + row + 1))
-    return found
-
-
 def _record_lists(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterator[list[Any]]:
     for part in slices:
         for offset, piece in numbered_pieces(stream, part):
@@ -85,14 +62,6 @@ def _record_lists(stream: JournalStream, slices: Iterable[BlockSlice]) -> Iterat
                 _locate(stream, part, offset + error.ids.pop("row"), error)
                 raise
             yield records
-
-
-def _is_readable(stream: JournalStream, batch: pa.RecordBatch) -> bool:
-    try:
-        stream.format.to_python(batch)
-    except UnreadableRecordError:
-        return False
-    return True
 
 
 def _locate(
@@ -105,9 +74,4 @@ def _locate(
     if stream.format.kind == "pickle":
         error.hint = "make its class importable again, or read the stream with parse"
         return
-    unreadable = unreadable_records(stream, part)[:_MOST_COMMANDS]
-    commands = skip_commands(stream.storage, stream.name, unreadable)
-    error.hint = (
-        "nothing was skipped; foreachBatch can read it, parse makes a bad record of it, or skip "
-        f"what cannot be read: {commands}"
-    )
+    error.hint = "foreachBatch can read it, and parse makes a bad record of it"

@@ -4,8 +4,7 @@ A RecordFormat turns user records into Arrow batches of the stream's schema and 
 
 Invariant: accepted records can be written, and read back as Python values. Records are checked when
 they are stored, so that a bad one fails its own ``store``, and never the block that it would share
-with others, or the batch that would read it. (Dead letters are fed back unchanged: older versions
-accepted values that Python cannot represent.)
+with others, or the batch that would read it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import pyarrow as pa
 from penstock.errors import ConfigError, UnreadableRecordError
 from penstock.journal.block import BlockFooter, encode_block, read_block
 from penstock.journal.python_values import (
-    UnreadableValue,
     find_unreadable,
     shown,
     temporal_columns,
@@ -51,8 +49,6 @@ class RecordFormat:
             the column's unit).
         allow_pickle: whether records may be unpickled. This runs code that their writer chose, so
             the program decides it, and never a file.
-        is_new: whether records are still to be received. Older versions stored columns that Spark
-            cannot read; those that exist can be read otherwise.
 
     Raises:
         ConfigError: for any other schema, and for one that Parquet cannot hold or Spark not read.
@@ -63,7 +59,6 @@ class RecordFormat:
         schema: str | pa.Schema = "string",
         *,
         allow_pickle: bool = True,
-        is_new: bool = True,
     ) -> None:
         self._allow_pickle = allow_pickle
         schema = parse_schema(schema)
@@ -71,8 +66,7 @@ class RecordFormat:
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
             self.stored = _stored_schema(self.arrow)
-            if is_new:
-                spark_schema(self.arrow)
+            spark_schema(self.arrow)
         elif isinstance(schema, str) and schema in VALUE_TYPES:
             self.kind = schema
             self.arrow = pa.schema([pa.field("value", VALUE_TYPES[schema], nullable=False)])
@@ -119,7 +113,7 @@ class RecordFormat:
         """Return the format that ``to_json`` described; its records are not unpickled."""
         if value["kind"] == "arrow":
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"])))
-            return RecordFormat(schema, is_new=False)
+            return RecordFormat(schema)
         return RecordFormat(value["kind"], allow_pickle=False)
 
     def check_one(self, record: Any) -> tuple[Any, int]:
@@ -156,13 +150,10 @@ class RecordFormat:
         self._check_readable(table)
         return batch
 
-    def conform(
-        self, data: pa.RecordBatch | pa.Table, *, readable: bool = True
-    ) -> list[pa.RecordBatch]:
+    def conform(self, data: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         """Return the data as batches of exactly this schema, without a copy if it matches already.
 
-        Columns are matched by name; types are cast if no value changes. Unless ``readable`` is
-        False, values that Python cannot represent are refused.
+        Columns are matched by name; types are cast if no value changes.
 
         Raises:
             ConfigError: columns differ, cannot be cast, hold nulls where the schema has none, are
@@ -180,8 +171,7 @@ class RecordFormat:
             self._check_writable(table)
         except (pa.ArrowException, TypeError, ValueError) as e:
             raise self._misfit(table.schema) from e
-        if readable:
-            self._check_readable(table)
+        self._check_readable(table)
         return list(table.to_batches())
 
     def encode(self, items: Sequence[Any]) -> pa.Table:
@@ -261,12 +251,8 @@ class RecordFormat:
             # Within nested values, dictionaries and casts only Parquet's own checks are complete.
             encode_block(table, BlockFooter(0, table.num_rows))
 
-    def find_unreadable(self, table: pa.Table) -> UnreadableValue | None:
-        """Return the first value of records of this schema that Python cannot represent."""
-        return find_unreadable(table, self._temporal)
-
     def _check_readable(self, table: pa.Table) -> None:
-        if found := self.find_unreadable(table):
+        if found := find_unreadable(table, self._temporal):
             raise ConfigError(
                 f"row {found.row}: {found}",
                 operation="store",

@@ -60,8 +60,7 @@ def _field(field: pa.Field) -> pa.Field:
             f"Spark cannot read column {field.name!r} of type {field.type}",
             operation="check schema",
             hint="store it as a type that Spark has: timestamps and durations in microseconds, as "
-            "in 'at timestamp[us, UTC]'; times of day as text or numbers (`penstock journal cat` "
-            "prints what an earlier version has stored)",
+            "in 'at timestamp[us, UTC]'; times of day as text or numbers",
         )
     return pa.field(field.name, kind)
 

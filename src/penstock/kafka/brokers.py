@@ -8,11 +8,10 @@ from contextlib import closing
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
-from penstock.kafka.failures import client_made, error_of, failure_of, kafka_error
+from penstock.kafka.failures import client_made, error_of, kafka_error
 from penstock.kafka.identified import IdentifiedOffsets, TopicIds
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reset import PartitionFacts, check_held
@@ -21,7 +20,6 @@ from penstock.model import Offsets
 
 __all__ = [
     "check_topics_have",
-    "group_members",
     "group_offsets",
     "offsets_at_time",
     "partition_facts",
@@ -66,10 +64,8 @@ def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
     return sum(facts[part].behind(end) for part, end in ends.items() if part in facts)
 
 
-def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> IdentifiedOffsets:
+def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> None:
     """Check that topics are those of before, and still have what comes from offsets on.
-
-    Returns the offsets with the ids of the topics, all of which are known now (Kafka 2.8).
 
     Raises:
         KafkaDataLossError: they do not.
@@ -78,7 +74,7 @@ def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) ->
     topics = sorted({split_name(part)[0] for part in begins.ends})
     scan = Topics(settings, topics).scan(topics)
     facts = _facts(scan)
-    seen = begins.seen(scan.ids)
+    begins.check(scan.ids)
     for part, begin in sorted(begins.ends.items()):
         if part not in facts:
             raise KafkaDataLossError(
@@ -88,7 +84,6 @@ def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) ->
                 hint="choose another point, or name the other topics (--topic)",
             )
         check_held(part, begin, facts[part])
-    return seen
 
 
 def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> TopicIds:
@@ -127,25 +122,3 @@ def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:
             error = error_of(raised)
             raise kafka_error(error, "read group offsets", settings, group=group) from None
     return {partition_name(p.topic, p.partition): p.offset for p in found if p.offset >= 0}
-
-
-def group_members(settings: Mapping[str, Any], group: str) -> dict[str, str]:
-    """Return which member of a group each ``topic/partition`` is assigned to, for people.
-
-    Raises:
-        KafkaError: the brokers do not answer, or refuse.
-    """
-    conf = {**resolve(settings), "log_level": 0}
-    with client_made(settings, conf):
-        admin = AdminClient(conf)
-    asked = admin.describe_consumer_groups([group], request_timeout=_TIMEOUT_S)
-    if (error := failure_of(asked[group])) is not None:
-        raise kafka_error(error, "describe group", settings, group=group)
-    members = asked[group].result().members
-    held = [(member, part) for member in members for part in member.assignment.topic_partitions]
-    return {
-        partition_name(
-            part.topic, part.partition
-        ): f"{member.client_id} at {member.host.lstrip('/')}"
-        for member, part in held
-    }

@@ -249,7 +249,7 @@ def _imported(path: str) -> Any:
         raise _wrong(
             f"{OAUTH} names {path}, which cannot be imported: {error}",
             "install it, or put its folder in PYTHONPATH, on each host: where the driver runs, "
-            "executors, receivers and commands",
+            "executors and commands",
         ) from error
     if not callable(found):
         raise _wrong(f"{OAUTH} names {path}, which is no function", _TOKEN_HINT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,6 @@ from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
 from penstock.kafka.handle import (
-    Callbacks,
     check_code,
     ends_client,
     fatal_error,
@@ -22,10 +21,8 @@ from penstock.kafka.handle import (
     token_callbacks,
 )
 from penstock.kafka.messages import Messages
-from penstock.kafka.offsets import partition_name, split_name
-from penstock.model import Offsets
 
-__all__ = ["ConsumerHandle", "partition_list"]
+__all__ = ["ConsumerHandle"]
 
 _MOST = 10_000
 
@@ -36,17 +33,13 @@ class ConsumerHandle:
     Args:
         settings: librdkafka's, by their names.
         on_error: is told what goes wrong with connections, while ``messages`` waits.
-        callbacks: more of them.
 
     Raises:
         KafkaException: a setting is unknown, or has a wrong value.
     """
 
     def __init__(
-        self,
-        settings: Mapping[str, Any],
-        on_error: Callable[[ClientError], None],
-        callbacks: Callbacks = (),
+        self, settings: Mapping[str, Any], on_error: Callable[[ClientError], None]
     ) -> None:
         def note(handle: int, code: int, text: bytes, _opaque: Any) -> None:
             on_error(_client_error(handle, code, text))
@@ -54,7 +47,7 @@ class ConsumerHandle:
         self._raised: BaseException | None = None
         # librdkafka does not keep them alive.
         told = (c.conf_set_error_cb, c.ErrorCallback(self._guarded(note)))
-        self._callbacks = [told, *callbacks, *token_callbacks(settings)]
+        self._callbacks = [told, *token_callbacks(settings)]
         self._addresses = np.empty(_MOST, np.intp)
         self._handle = new_client(c.CONSUMER, settings, self._callbacks)
         c.poll_set_consumer(self._handle)
@@ -63,8 +56,13 @@ class ConsumerHandle:
 
     def assign(self, topic: str, partition: int, offset: int) -> None:
         """Fetch a partition from an offset on, and no other."""
-        with partition_list({partition_name(topic, partition): offset}) as wanted:
+        wanted = c.partitions_new(1)
+        try:
+            c.partitions_add(wanted, topic.encode(), partition)
+            c.partitions_set_offset(wanted, topic.encode(), partition, offset)
             check_code(c.assign(self._handle, wanted))
+        finally:
+            c.partitions_destroy(wanted)
 
     def unassign(self) -> None:
         """Fetch nothing more."""
@@ -78,15 +76,15 @@ class ConsumerHandle:
         return None if error else end.value
 
     @contextmanager
-    def messages(self, wait_s: float, most: int = _MOST) -> Iterator[Messages]:
+    def messages(self, wait_s: float) -> Iterator[Messages]:
         """Lend what has come, or comes within a time, until the end of the block.
 
         Callbacks run before it; what they raise is raised here.
         """
         # A call for many would wait until it has so many.
         number = self._take(self._addresses[:1], wait_s)
-        if number and most > 1:
-            number += self._take(self._addresses[1:most], 0)
+        if number:
+            number += self._take(self._addresses[1:], 0)
         lent = self._addresses[:number].copy()
         try:
             if self._raised is not None:
@@ -122,21 +120,6 @@ class ConsumerHandle:
 def _end(handle: int, queue: int) -> None:
     c.queue_destroy(queue)
     c.destroy(handle, c.WITHOUT_CLOSE)
-
-
-@contextmanager
-def partition_list(parts: Offsets | Iterable[str]) -> Iterator[int]:
-    """Lend a list of partitions, ``topic/partition``, with offsets if they are given."""
-    listed = c.partitions_new(0)
-    try:
-        for part in parts:
-            topic, partition = split_name(part)
-            c.partitions_add(listed, topic.encode(), partition)
-            if isinstance(parts, Mapping):
-                c.partitions_set_offset(listed, topic.encode(), partition, parts[part])
-        yield listed
-    finally:
-        c.partitions_destroy(listed)
 
 
 def _client_error(handle: int, code: int, text: bytes) -> ClientError:

@@ -16,7 +16,6 @@ from penstock.kafka.client_conf import OAUTH, is_secret, without_secrets
 __all__ = [
     "FINAL",
     "GONE",
-    "OUT_OF_RANGE",
     "client_made",
     "error_of",
     "failure_of",
@@ -24,9 +23,9 @@ __all__ = [
     "settings_checked",
 ]
 
-OUT_OF_RANGE = (ClientError.OFFSET_OUT_OF_RANGE, ClientError._AUTO_OFFSET_RESET)
 GONE = (
-    *OUT_OF_RANGE,
+    ClientError.OFFSET_OUT_OF_RANGE,
+    ClientError._AUTO_OFFSET_RESET,
     ClientError.UNKNOWN_TOPIC_OR_PART,
     ClientError._UNKNOWN_TOPIC,
     ClientError._UNKNOWN_PARTITION,
@@ -46,8 +45,6 @@ _HINTS = {
     ClientError.UNKNOWN_TOPIC_OR_PART: "create the topic, or correct its name",
     ClientError.TOPIC_AUTHORIZATION_FAILED: "grant this user READ on the topic, to write WRITE",
     ClientError.GROUP_AUTHORIZATION_FAILED: "grant this user READ on the group, or choose group.id",
-    ClientError.FENCED_INSTANCE_ID: "another receiver is in the group under this receiver's "
-    "group.instance.id: give each stream a group of its own",
     ClientError.MSG_SIZE_TOO_LARGE: "records of that size have to be allowed: message.max.bytes of "
     "the client (1,000,000 if not set) and of the brokers, max.message.bytes of the topic",
     ClientError._AUTHENTICATION: "check sasl.mechanism, sasl.username and sasl.password, or what "

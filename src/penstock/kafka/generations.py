@@ -13,8 +13,7 @@ Invariants:
    that see a topic anew one creates it, and the other one ends.
 
 A kill after the create leaves a generation that no offset names, which the next plan begins with.
-A location without entries is one of a release that did not write them: the ids of today count as
-those that its offsets are of.
+Without an entry the ids of today count as those that offsets are of.
 """
 
 from __future__ import annotations
@@ -34,14 +33,9 @@ from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 from penstock.storage import Storage
 
-__all__ = ["Generations", "first_entry"]
+__all__ = ["Generations"]
 
 _FILE = re.compile(r"([0-9]+)\.json")
-
-
-def first_entry(stream: str, ids: Mapping[str, str]) -> tuple[str, bytes]:
-    """Return path and content of the first entry of an input's topics."""
-    return _path(stream, 0), _dump({topic: [each] for topic, each in ids.items()})
 
 
 class Generations:
@@ -88,13 +82,13 @@ class Generations:
         """Whether there is an entry."""
         return self._newest >= 0
 
-    def begin_with(self, former: Generations) -> None:
-        """Make durable the ids that the input had under a former name, as its first entry.
+    def begin_with(self, others: Generations) -> None:
+        """Make durable the ids that the input has in another place, as its first entry.
 
         Raises:
             ConcurrentDriverError, StorageError: as ``observe``.
         """
-        self._append(dict(former._ids))
+        self._append(dict(others._ids))
 
     def check(self, offsets: Offsets) -> None:
         """Check that the generations of offsets are those of topics whose ids are noted.

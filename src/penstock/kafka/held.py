@@ -18,11 +18,10 @@ from penstock.checkpoint.tools.offsets import is_of_topics
 from penstock.errors import ConfigError
 from penstock.kafka.generations import Generations
 from penstock.kafka.identified import IdentifiedOffsets
-from penstock.kafka.take_over import former_names
 from penstock.model import Offsets
-from penstock.storage import Storage, attach_storage
+from penstock.storage import attach_storage
 
-__all__ = ["HeldOffsets", "held_offsets", "identified", "noted_ids", "noting_inputs"]
+__all__ = ["HeldOffsets", "held_offsets", "identified", "noted_ids"]
 
 _INPUTS = "spark.penstock.inputs"
 
@@ -61,25 +60,16 @@ class HeldOffsets:
         return moved
 
 
-def held_offsets(place: str | os.PathLike[str], *, done: bool = False) -> list[HeldOffsets]:
+def held_offsets(place: str | os.PathLike[str]) -> list[HeldOffsets]:
     """Return the Kafka offsets of a location's newest batch; none if it has no batch yet.
-
-    With ``done``, those of the newest batch that is committed.
 
     Raises:
         ConfigError: there is no checkpoint location.
         StorageError: it cannot be read.
     """
     checkpoint = Checkpoint.open(place)
-    batches = checkpoint.batches((checkpoint.done if done else checkpoint.planned)[-1:])
+    batches = checkpoint.batches(checkpoint.planned[-1:])
     return [held for batch in batches for held in _held(batch, checkpoint.url)]
-
-
-def noting_inputs(storage: Storage, held: HeldOffsets) -> list[str]:
-    """Return under which names in ``sources`` there may be notes of what is read."""
-    if held.name != held.source or Generations(storage, held.name).is_noted:
-        return [held.name]
-    return [held.name, *former_names(storage)]
 
 
 def identified(place: str | os.PathLike[str], held: HeldOffsets) -> IdentifiedOffsets:
@@ -89,12 +79,10 @@ def identified(place: str | os.PathLike[str], held: HeldOffsets) -> IdentifiedOf
         LogFormatError: the notes are damaged.
         StorageError: they cannot be read.
     """
-    storage = attach_storage(place)
-    notes = [Generations(storage, name) for name in noting_inputs(storage, held)]
+    notes = Generations(attach_storage(place), held.name)
     ids: dict[str, str] = {}
     for key in sorted(held.offset, key=_generation):
-        found = (each.id_of(_topic(key), _generation(key)) for each in notes)
-        if topic_id := next(filter(None, found), None):
+        if topic_id := notes.id_of(_topic(key), _generation(key)):
             ids[_topic(key)] = topic_id
         else:
             ids.pop(_topic(key), None)  # of an earlier generation

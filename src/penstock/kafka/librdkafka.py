@@ -31,13 +31,10 @@ __all__ = [
     "MessageStruct",
     "MetadataStruct",
     "PartitionStruct",
-    "PartitionsCallback",
-    "PartitionsStruct",
     "RefreshCallback",
     "abort_transaction",
     "assign",
     "begin_transaction",
-    "commit",
     "commit_transaction",
     "conf_destroy",
     "conf_enable_sasl_queue",
@@ -45,11 +42,8 @@ __all__ = [
     "conf_set",
     "conf_set_dr_msg_cb",
     "conf_set_error_cb",
-    "conf_set_offset_commit_cb",
-    "conf_set_rebalance_cb",
     "conf_set_refresh_cb",
     "consume_batch_queue",
-    "consumer_close",
     "destroy",
     "error_code",
     "error_destroy",
@@ -62,8 +56,6 @@ __all__ = [
     "group_destroy",
     "group_new",
     "header_get",
-    "incremental_assign",
-    "incremental_unassign",
     "init_transactions",
     "last_error",
     "message_destroy",
@@ -77,7 +69,6 @@ __all__ = [
     "partitions_destroy",
     "partitions_new",
     "partitions_set_offset",
-    "pause_partitions",
     "poll",
     "poll_set_consumer",
     "produce",
@@ -87,13 +78,10 @@ __all__ = [
     "queue_destroy",
     "queue_get_consumer",
     "queued_count",
-    "rebalance_protocol",
-    "resume_partitions",
     "sasl_in_background",
     "send_offsets",
     "set_token",
     "set_token_failure",
-    "subscribe",
     "topic_destroy",
     "topic_name",
     "topic_new",
@@ -110,8 +98,6 @@ NOT_SENT = 3
 """Of ``purge``: what is queued, and what is under way."""
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 RefreshCallback = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
-PartitionsCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p, c_void_p)
-"""Of a rebalance, and of a commit: the consumer, an error, partitions, and nothing."""
 
 
 class MessageStruct(ctypes.Structure):
@@ -189,12 +175,6 @@ class MetadataStruct(ctypes.Structure):
     )
 
 
-class PartitionsStruct(ctypes.Structure):
-    """``rd_kafka_topic_partition_list_t``."""
-
-    _fields_ = (("cnt", c_int), ("size", c_int), ("elems", POINTER(PartitionStruct)))
-
-
 def _function(library: ctypes.CDLL, name: str, returns: Any, *arguments: Any) -> Any:
     found = library[f"rd_kafka_{name}"]
     found.restype, found.argtypes = returns, arguments
@@ -205,12 +185,6 @@ conf_new = _function(_prompt, "conf_new", c_void_p)
 conf_set = _function(_prompt, "conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
 conf_set_error_cb = _function(_prompt, "conf_set_error_cb", None, c_void_p, ErrorCallback)
 conf_set_dr_msg_cb = _function(_prompt, "conf_set_dr_msg_cb", None, c_void_p, DeliveryCallback)
-conf_set_rebalance_cb = _function(
-    _prompt, "conf_set_rebalance_cb", None, c_void_p, PartitionsCallback
-)
-conf_set_offset_commit_cb = _function(
-    _prompt, "conf_set_offset_commit_cb", None, c_void_p, PartitionsCallback
-)
 conf_set_refresh_cb = _function(
     _prompt, "conf_set_oauthbearer_token_refresh_cb", None, c_void_p, RefreshCallback
 )
@@ -250,15 +224,6 @@ query_watermark_offsets = _function(
     *(c_int, c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int),
 )
 assign = _function(_waiting, "assign", c_int, c_void_p, c_void_p)
-
-subscribe = _function(_waiting, "subscribe", c_int, c_void_p, c_void_p)
-rebalance_protocol = _function(_waiting, "rebalance_protocol", c_char_p, c_void_p)
-incremental_assign = _function(_waiting, "incremental_assign", c_void_p, c_void_p, c_void_p)
-incremental_unassign = _function(_waiting, "incremental_unassign", c_void_p, c_void_p, c_void_p)
-pause_partitions = _function(_waiting, "pause_partitions", c_int, c_void_p, c_void_p)
-resume_partitions = _function(_waiting, "resume_partitions", c_int, c_void_p, c_void_p)
-commit = _function(_waiting, "commit", c_int, c_void_p, c_void_p, c_int)
-consumer_close = _function(_waiting, "consumer_close", c_int, c_void_p)
 
 consume_batch_queue = _function(
     _waiting, "consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t

@@ -11,10 +11,10 @@ between as well; that is never read. What leaves this file is a copy.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_size_t, c_void_p
 from functools import cached_property
-from itertools import count, pairwise, repeat
+from itertools import count, repeat
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,6 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 from confluent_kafka import KafkaError as ClientError
 
 from penstock.kafka import librdkafka as c
-from penstock.kafka.offsets import partition_name
 from penstock.kafka.records import YEARS_MS
 
 __all__ = ["Headers", "Messages"]
@@ -55,14 +54,6 @@ class Messages:
         """Return those at these addresses."""
         return cls(addresses, _structs_at(addresses))
 
-    @classmethod
-    def concat(cls, parts: Sequence[Messages]) -> Messages:
-        """Return messages and those that follow them."""
-        if len(parts) == 1:
-            return parts[0]
-        addresses = np.concatenate([each._addresses for each in parts])
-        return cls(addresses, np.concatenate([each._structs for each in parts]))
-
     def __len__(self) -> int:
         return len(self._addresses)
 
@@ -70,15 +61,6 @@ class Messages:
     def last_offset(self) -> int:
         """The offset of the last of them."""
         return int(self._structs["offset"][-1])
-
-    def runs(self) -> Iterator[tuple[str, Messages]]:
-        """Return them as runs of one partition, with its name: ``topic/partition``."""
-        topics, partitions = self._structs["rkt"], self._structs["partition"]
-        cuts = np.flatnonzero((topics[1:] != topics[:-1]) | (partitions[1:] != partitions[:-1]))
-        bounds = [0, *(cuts + 1).tolist(), len(self)] if len(self) else []
-        for first, end in pairwise(bounds):
-            name = partition_name(_topic(topics[first]), int(partitions[first]))
-            yield name, Messages(self._addresses[first:end], self._structs[first:end])
 
     def topics(self) -> pa.Array:
         """Return the topics' names, as string."""
@@ -98,22 +80,13 @@ class Messages:
         """Return those that are records."""
         return self._select(self._structs["err"] == 0)
 
-    def errors(self) -> Iterator[tuple[str, int, ClientError]]:
-        """Return the others: errors, and that partitions end.
-
-        Each with the partition that it is of, by ``runs``' names, and the offset there.
-        """
-        for part, run in self._select(self._structs["err"] != 0).runs():
-            for address, struct in zip(run._addresses.tolist(), run._structs, strict=True):
-                text = c.message_errstr(address) or b""
-                error = ClientError(int(struct["err"]), text.decode(errors="replace"))
-                yield part, int(struct["offset"]), error
-
-    def new_from(self, offset: int) -> Messages:
-        """Return those of one partition from an offset on, without what comes a second time."""
-        offsets = self._structs["offset"]
-        highest = np.maximum.accumulate(np.append(offset - 1, offsets[:-1]))
-        return self._select(offsets > highest)
+    def errors(self) -> Iterator[tuple[int, ClientError]]:
+        """Return the others, errors and that a partition ends, each with the offset there."""
+        others = self._select(self._structs["err"] != 0)
+        for address, struct in zip(others._addresses.tolist(), others._structs, strict=True):
+            text = c.message_errstr(address) or b""
+            error = ClientError(int(struct["err"]), text.decode(errors="replace"))
+            yield int(struct["offset"]), error
 
     def before(self, end_offset: int) -> Messages:
         """Return those with offsets below an end."""

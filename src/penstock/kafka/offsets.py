@@ -21,7 +21,6 @@ from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.model import Offsets
 
 __all__ = [
-    "INTERNAL_TOPICS",
     "TOPIC_NAME",
     "KafkaRange",
     "TopicOffsets",
@@ -36,8 +35,6 @@ __all__ = [
 ]
 
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state", "__share_group_state")
-"""The brokers' own: by name they may be asked for, and no pattern matches them."""
 TopicOffsets = dict[str, dict[str, int]]
 """``{topic: {partition: end offset}}``, as Spark's Kafka source writes it."""
 _EARLIEST, _LATEST = -2, -1

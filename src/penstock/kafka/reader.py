@@ -177,7 +177,7 @@ def _read(
                 if len(records):
                     position = records.last_offset + 1
                 codes = set()
-                for _, offset, error in messages.errors():
+                for offset, error in messages.errors():
                     codes.add(error.code())
                     if error.code() == ClientError._PARTITION_EOF:
                         position = max(position, offset)

@@ -45,8 +45,6 @@ class Move:
     end: int
 
     def __str__(self) -> str:
-        if self.end == self.start:
-            return f"{self.partition}: from {self.end}, in the topic that has this name now"
         if self.end < self.start:
             return f"{self.partition}: from {self.end}: {self.start - self.end:,} offsets again"
         return f"{self.partition}: from {self.end}: {self.end - self.start:,} offsets are not read"
@@ -72,31 +70,12 @@ def select(parts: Collection[str], wanted: Collection[str]) -> list[str]:
     return sorted({*found})
 
 
-def plan_moves(
-    ends: Offsets,
-    facts: Mapping[str, PartitionFacts],
-    target: Target,
-    anew: Collection[str] = (),
-) -> list[Move]:
-    """Return which partitions move, and where to.
-
-    Those of a topic that was created ``anew`` move also where their offset stays.
-
-    Raises as ``plan_ends``, and:
-        KafkaDataLossError: the target counts from where the old topic's partitions are.
-    """
-    if anew and target.shift_by is not None:
-        raise KafkaDataLossError(
-            f"{min(anew)} is of a topic that was deleted and created anew: the offset that is "
-            "shifted is of the old one",
-            operation="reset offsets",
-            ids={"partition": min(anew)},
-            hint="give another point, such as --to-earliest",
-        )
+def plan_moves(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target) -> list[Move]:
+    """Return which partitions move, and where to. Raises as ``plan_ends``."""
     return [
         Move(part, ends[part], end)
         for part, end in plan_ends(ends, facts, target).items()
-        if end != ends[part] or part in anew
+        if end != ends[part]
     ]
 
 

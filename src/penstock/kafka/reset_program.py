@@ -21,7 +21,7 @@ from penstock.checkpoint.tools import Plan, plan_rewind
 from penstock.checkpoint.tools.changes.plan import FileChange
 from penstock.errors import KafkaDataLossError
 from penstock.journal.losses.loss_log import loss_path, lost_ranges, source_folder
-from penstock.kafka.held import HeldOffsets, identified, noting_inputs
+from penstock.kafka.held import HeldOffsets, identified
 from penstock.kafka.identified import TopicIds
 from penstock.kafka.losses import loss_partition
 from penstock.kafka.reset import Move
@@ -50,7 +50,6 @@ def plan_reset(
         ConfigError, CheckpointError: as ``plan_rewind``.
     """
     storage = attach_storage(place)
-    inputs = noting_inputs(storage, held)
     ids = identified(place, held).ids  # of the topics that the offsets are of, which may be earlier
     if gone := [t for t, now in sorted(topic_ids.items()) if now and ids.get(t, now) != now]:
         raise KafkaDataLossError(
@@ -71,8 +70,7 @@ def plan_reset(
     if plan.undo_path is not None or not plan.changes:  # begun before: it holds all of them
         return plan
     names = {"/".join(held.keys[part]): end for part, end in ends.items()}
-    folders = map(source_folder, inputs)
-    changes = tuple(change for each in folders for change in _without_losses(storage, each, names))
+    changes = tuple(_without_losses(storage, source_folder(held.name), names))
     if not changes:
         return plan
     meaning = "the loss log holds nothing more of what is read from there on"

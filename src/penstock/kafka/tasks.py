@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -21,18 +21,16 @@ __all__ = ["ReadColumns", "ReadRecords"]
 
 @dataclass(frozen=True)
 class ReadRecords:
-    """Task: ranges to records, or to what a function makes of each."""
+    """Task: ranges to records."""
 
     settings: Mapping[str, Any] = field(repr=False)  # with secrets
     decoding: Decoding | None = None
-    convert: Callable[[KafkaRecord], Any] | None = None
     pass_over: PassOver | None = None
 
     def __call__(self, ranges: Iterable[KafkaRange]) -> Iterator[Any]:
-        """Return the records; raises as ``read_records``, and what the functions raise."""
+        """Return the records; raises as ``read_records``, and what the decoders raise."""
         freeze_imports()
-        records = chain.from_iterable(map(self._read, ranges))
-        return records if self.convert is None else map(self.convert, records)
+        return chain.from_iterable(map(self._read, ranges))
 
     def _read(self, wanted: KafkaRange) -> Iterator[KafkaRecord]:
         records = read_records(self.settings, [wanted], self.pass_over)

@@ -12,13 +12,13 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, Top
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from penstock.errors import KafkaDataLossError, KafkaError
+from penstock.errors import KafkaError
 from penstock.kafka.client_conf import OAUTH, resolve
 from penstock.kafka.failures import FINAL, client_made, error_of, failure_of, kafka_error
-from penstock.kafka.offsets import KafkaRange, partition_name, split_name
+from penstock.kafka.offsets import partition_name, split_name
 from penstock.model import Offsets
 
-__all__ = ["Subscription", "TopicFacts", "Topics", "check_held"]
+__all__ = ["Subscription", "TopicFacts", "Topics"]
 
 _TIMEOUT_S = 3.0
 """The brokers are asked again with the next batch: a longer wait makes batches late."""
@@ -230,23 +230,3 @@ class _Heard:
             self.refusal = error
         elif error.code() != ClientError._ALL_BROKERS_DOWN:  # which says nothing of its cause
             self.connection = error
-
-
-def check_held(settings: Mapping[str, Any], ranges: Sequence[KafkaRange]) -> None:
-    """Check that the topics hold ranges.
-
-    Raises:
-        KafkaDataLossError: one is not in its partition, or the partition does not exist.
-        KafkaError: the brokers do not answer, or refuse.
-    """
-    facts = Topics(settings, sorted({wanted.topic for wanted in ranges})).scan()
-    for wanted in ranges:
-        begin, end = facts.begins.get(wanted.name, 0), facts.ends.get(wanted.name, 0)
-        if not begin <= wanted.start_offset <= wanted.end_offset <= end:
-            raise KafkaDataLossError(
-                f"{wanted.name} holds [{begin}, {end}), and not all of "
-                f"[{wanted.start_offset}, {wanted.end_offset})",
-                operation="read topic",
-                ids={"topic": wanted.topic, "partition": wanted.partition},
-                hint="choose a range that the topic holds",
-            )

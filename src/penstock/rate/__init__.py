@@ -3,7 +3,6 @@
 ``RateEstimator`` and its subclasses decide (pure), ``RateController`` keeps one input's limit,
 ``RateLimiter`` applies it to receivers, ``cut_range`` applies it to batches. ``InputRate`` combines
 the limits of one input, ``RateOverrides`` are changes at run time. Nothing here needs Spark.
-``penstock.testing.rate_simulator`` tests an estimator with scripted loads.
 """
 
 from penstock.logs import TRACE

@@ -11,8 +11,6 @@ apply.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from penstock.errors import ConfigError, LogFormatError, NotFoundError
@@ -53,12 +51,8 @@ class RateOverrides:
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
-    def get(self, stream: str, *former: str) -> RateOverride:
+    def get(self, stream: str) -> RateOverride:
         """Return the effective override of a stream.
-
-        Args:
-            stream: its name.
-            former: its names in earlier releases, which count while it has none by its name.
 
         Raises:
             LogFormatError: its file is damaged or has a newer version.
@@ -67,8 +61,7 @@ class RateOverrides:
         try:
             return _decode(self._storage.read(path))
         except NotFoundError:
-            before = _kept_by(former)
-            return self.get(*before) if before else RateOverride()
+            return RateOverride()
         except (ConfigError, KeyError, TypeError, ValueError) as e:
             raise LogFormatError(
                 "the rate override of a stream cannot be read",
@@ -78,7 +71,7 @@ class RateOverrides:
                 hint="delete the file, and set the override again with `penstock rate`",
             ) from e
 
-    def set(self, stream: str, override: RateOverride, *former: str) -> None:
+    def set(self, stream: str, override: RateOverride) -> None:
         """Set the override of a stream; raises StorageError if it cannot be written."""
         path = _path(stream)
         if override == RateOverride():
@@ -86,17 +79,6 @@ class RateOverrides:
         else:
             values = {"version": _VERSION, "maxRate": override.max_rate, "paused": override.paused}
             self._storage.create(path, json.dumps(values).encode(), overwrite=True)
-        for name in _kept_by(former):
-            self._storage.delete(_path(name))
-
-
-def _kept_by(former: Sequence[str]) -> list[str]:
-    """Return the names that an override can have: not all of topics can."""
-    names = []
-    for name in former:
-        with suppress(ConfigError):
-            names.append(check_name("stream", name))
-    return names
 
 
 def _path(stream: str) -> str:

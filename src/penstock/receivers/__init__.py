@@ -11,7 +11,6 @@ from penstock.receivers.control import (
     read_status,
 )
 from penstock.receivers.http import HttpReceiver
-from penstock.receivers.kafka import KafkaReceiver
 from penstock.receivers.mqtt import MqttReceiver
 from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverHost, ReceiverIdentity
@@ -36,7 +35,6 @@ __all__ = [
     "End",
     "FramedSocketReceiver",
     "HttpReceiver",
-    "KafkaReceiver",
     "MqttReceiver",
     "OwnFiles",
     "Position",

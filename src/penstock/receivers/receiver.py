@@ -33,7 +33,6 @@ import pyarrow as pa
 
 from penstock.errors import PenstockError, ReceiverError
 from penstock.receivers.own_files import OwnFiles
-from penstock.receivers.ownership import Ownership
 
 __all__ = ["Position", "Receiver", "ReceiverHost", "ReceiverIdentity"]
 
@@ -79,9 +78,6 @@ class ReceiverHost(Protocol):
 
     def own_files(self) -> OwnFiles:
         """See Receiver.ownFiles."""
-
-    def ownership(self) -> Ownership:
-        """See Receiver.ownership."""
 
     def identity(self) -> ReceiverIdentity:
         """See Receiver.identity."""
@@ -209,14 +205,6 @@ class Receiver(ABC):
     def ownFiles(self) -> OwnFiles:
         """Return this receiver's own small files, kept beside the journal."""
         return self._attached().own_files()
-
-    def ownership(self) -> Ownership:
-        """Return which parts of the source this receiver may store; to be asked in each start.
-
-        For several receivers of a stream that share a source, and pass its parts to each other
-        while they run: see penstock.receivers.ownership.
-        """
-        return self._attached().ownership()
 
     def identity(self) -> ReceiverIdentity:
         """Return the names of the stream and, within it, of this receiver."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 
-from penstock.checkpoint.tools.offsets import streams_of, topics_of
+from penstock.checkpoint.tools.offsets import streams_of
 from penstock.errors import LogFormatError, NotFoundError, PenstockError
 from penstock.rate import (
     RATES_FILE,
@@ -38,7 +38,7 @@ def read_inputs(
     for name in names:
         override = RateOverride()
         try:
-            override = overrides.get(name, *topics_of(read.ends.get(name)))
+            override = overrides.get(name)
         except LogFormatError as error:
             problems.append(str(error))
         except PenstockError:  # a name that no file can have

@@ -1,4 +1,4 @@
-"""What the dashboard, the metrics and ``penstock top`` show of a location. Plain, immutable values.
+"""What the dashboard and the metrics show of a location. Plain, immutable values.
 
 A location is a checkpoint location (of a DStream program, a Structured Streaming query or a program
 of batches) or a journal. Times are milliseconds since the epoch, rates are records per second.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools.offsets import topics_of
+from penstock.checkpoint.tools.offsets import is_of_topics
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
 from penstock.rate import (
@@ -78,7 +78,28 @@ def program_streams(storage: Storage, only: str | None) -> list[str]:
     Raises:
         ConfigError: the program has no such input, or none yet.
     """
-    return list(_inputs(storage, only))
+    newest = CheckpointLocation(storage).offsets.latest()
+    names = set() if newest is None else _names(newest[1])
+    if any(entry.name == "journal" for entry in storage.list()):
+        journal = open_existing(f"{storage.url}/journal", operation="open journal", hint=_HINT)
+        names |= set(stream_names(journal))
+    if not names:
+        raise ConfigError(
+            "the program has not planned a batch yet, so its inputs are not known",
+            operation="choose input",
+            path=storage.url,
+            hint="repeat the command when its first batch has begun",
+        )
+    if only is None:
+        return sorted(names)
+    if only not in names:
+        raise ConfigError(
+            f"the program has no input {only!r}",
+            operation="choose input",
+            path=storage.url,
+            hint=f"name one of: {', '.join(sorted(names))}",
+        )
+    return [only]
 
 
 def change_overrides(
@@ -91,35 +112,10 @@ def change_overrides(
         LogFormatError, StorageError: an override cannot be read or written.
     """
     overrides, changed = RateOverrides(storage), {}
-    for name, former in _inputs(storage, only).items():
-        changed[name] = change(overrides.get(name, *former))
-        overrides.set(name, changed[name], *former)
+    for name in program_streams(storage, only):
+        changed[name] = change(overrides.get(name))
+        overrides.set(name, changed[name])
     return changed
-
-
-def _inputs(storage: Storage, only: str | None) -> dict[str, list[str]]:
-    newest = CheckpointLocation(storage).offsets.latest()
-    names = {} if newest is None else _names(newest[1])
-    if any(entry.name == "journal" for entry in storage.list()):
-        journal = open_existing(f"{storage.url}/journal", operation="open journal", hint=_HINT)
-        names = {**{name: [] for name in stream_names(journal)}, **names}
-    if not names:
-        raise ConfigError(
-            "the program has not planned a batch yet, so its inputs are not known",
-            operation="choose input",
-            path=storage.url,
-            hint="repeat the command when its first batch has begun",
-        )
-    if only is None:
-        return dict(sorted(names.items()))
-    if only not in names:
-        raise ConfigError(
-            f"the program has no input {only!r}",
-            operation="choose input",
-            path=storage.url,
-            hint=f"name one of: {', '.join(sorted(names))}",
-        )
-    return {only: names[only]}
 
 
 def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
@@ -129,8 +125,7 @@ def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
         ConfigError: the program has no input ``only``.
         LogFormatError: an entry of the offset log or an override is damaged.
     """
-    former = _inputs(storage, only)
-    found: dict[str, list[EndedBatch]] = {name: [] for name in former}
+    found: dict[str, list[EndedBatch]] = {name: [] for name in program_streams(storage, only)}
     for entry in _entries(storage):
         for name, kept in decode_rates(entry.conf.get(RATES_KEY, "{}")).items():
             if name in found:
@@ -139,10 +134,7 @@ def read_rates(storage: Storage, only: str | None = None) -> list[StreamRates]:
         for name, kept in decode_rates(storage.read(RATES_FILE).decode()).items():
             found.setdefault(name, []).extend(kept.batches)
     overrides = RateOverrides(storage)
-    return [
-        StreamRates(name, overrides.get(name, *former.get(name, ())), batches)
-        for name, batches in found.items()
-    ]
+    return [StreamRates(name, overrides.get(name), batches) for name, batches in found.items()]
 
 
 def _entries(storage: Storage) -> list[OffsetSeq]:
@@ -152,21 +144,22 @@ def _entries(storage: Storage) -> list[OffsetSeq]:
     return [entry for entry in entries if entry is not None]
 
 
-def _names(entry: OffsetSeq) -> dict[str, list[str]]:
-    """Return the inputs that have offsets in an entry, with the names of earlier releases.
+def _names(entry: OffsetSeq) -> set[str]:
+    """Return the inputs that have offsets in an entry.
 
     A program's inputs have names; a query's are the keys of their offsets, ``{name: {...}}``. Those
     over topics are called by their places, as topics come and go.
     """
     given = json.loads(entry.conf.get(_INPUTS, "[]"))
-    names: dict[str, list[str]] = {}
+    names: set[str] = set()
     for place, line in enumerate(entry.sources):
         offset = None if line is None else json.loads(line)
-        topics = topics_of(offset)
         if place < len(given):
-            names[given[place]] = []
-        elif topics or offset == _BEGUN:
-            names[str(place)] = topics
-        elif isinstance(offset, dict):
-            names |= {name: [] for name in offset}
+            names.add(given[place])
+        elif not isinstance(offset, dict):
+            continue
+        elif offset == _BEGUN or (is_of_topics(offset) and any(offset.values())):
+            names.add(str(place))
+        else:
+            names |= offset.keys()
     return names

@@ -74,10 +74,9 @@ class _Reading(Generic[T]):
         """For how long it has run, or did."""
         return time.monotonic() - self._began_s
 
-    def is_done(self, within_s: float | None) -> bool:
-        """Return whether it is done so long after it began; None waits for it."""
-        left_s = None if within_s is None else max(within_s - self.age_s, 0)
-        return bool(wait([self._result], left_s).done)
+    def is_done(self, within_s: float) -> bool:
+        """Return whether it is done so long after it began."""
+        return bool(wait([self._result], max(within_s - self.age_s, 0)).done)
 
     def result(self) -> T:
         """Return what it read, or raise what it raised, when it is done."""
@@ -102,12 +101,11 @@ class _Shared(Generic[T]):
                 self._reading = _Reading(self._read_now)
             return self._reading
 
-    def get(self, within_s: float | None) -> T:
+    def get(self, within_s: float) -> T:
         """Return it: what is known where it takes longer, but not for ever.
 
         Args:
-            within_s: how long after its begin a call is waited for, by all who ask; None: to its
-                end.
+            within_s: how long after its begin a call is waited for, by all who ask.
 
         Raises:
             StorageError: it takes longer, and nothing is known, or it takes very long.
@@ -156,7 +154,7 @@ class _Location:
         """Read its status now, if it is old."""
         self._status.begin()
 
-    def status(self, within_s: float | None) -> LocationStatus | Unreadable:
+    def status(self, within_s: float) -> LocationStatus | Unreadable:
         """Return its status, not older than a second or so; see _Shared.get."""
         try:
             return self._status.get(within_s)
@@ -222,29 +220,27 @@ class SharedStatus:
         """What is read, in order."""
         return tuple(location.path for location in self._locations)
 
-    def all(self, within_s: float | None = _GLANCE_S) -> list[LocationStatus | Unreadable]:
+    def all(self) -> list[LocationStatus | Unreadable]:
         """Return the status of each location, in order, not older than a second or so.
 
-        Args:
-            within_s: so long a location that does not answer is waited for; all are read at once.
-                None: to the end.
+        All are read at once; one that does not answer is waited for for ``_GLANCE_S``.
         """
-        found = self._statuses(within_s)
+        found = self._statuses()
         known = [each for each in found if isinstance(each, LocationStatus)]
         return [linked(each, known) if isinstance(each, LocationStatus) else each for each in found]
 
-    def _statuses(self, within_s: float | None) -> list[LocationStatus | Unreadable]:
+    def _statuses(self) -> list[LocationStatus | Unreadable]:
         locations = tuple(self._locations)
         for location in locations:
             location.begin()
-        return [location.status(within_s) for location in locations]
+        return [location.status(_GLANCE_S) for location in locations]
 
     def get(self, index: int) -> LocationStatus | Unreadable:
         """Return the status of one location, as ``all`` has it."""
         found = self._locations[index].status(_PATIENCE_S)
         if isinstance(found, Unreadable) or not needs_others(found):
             return found
-        known = [each for each in self._statuses(_GLANCE_S) if isinstance(each, LocationStatus)]
+        known = [each for each in self._statuses() if isinstance(each, LocationStatus)]
         return linked(found, known)
 
     def letters(self, index: int) -> Letters:

@@ -51,7 +51,7 @@ class WriterFacts:
 class ConsumerFacts:
     """One consumer: how many durable records it has not committed, and the offsets it has.
 
-    ``program`` says which program last wrote that; None for plain readers, and earlier releases'.
+    ``program`` says which program last wrote that; None for plain readers.
     ``has_process`` is that process's, as in ReceiverFacts.
     """
 

@@ -4,7 +4,7 @@ Everything durable in penstock (journal blocks, offsets, commits, control files)
 operations, so these guarantees apply everywhere. Paths are relative to the storage's root,
 with "/" between parts, and never contain "." or ".." parts.
 
-Invariants of every backend (penstock.testing.file_manager_suite runs on each):
+Invariants of every backend (tests/storage/file_manager_suite.py runs on each):
 
 1. ``create`` is atomic: a reader sees either no file or the whole file, also after a crash at any
    step.

@@ -1,6 +1,6 @@
 """The system calls that LocalStorage makes, each as a method, so that tests can replace it.
 
-penstock.testing has variants that fail at a chosen call and that record calls for crash states.
+the tests have variants that fail at a chosen call and that record calls for crash states.
 """
 
 from __future__ import annotations

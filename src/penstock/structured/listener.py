@@ -28,7 +28,6 @@ from pyspark.sql.streaming.listener import (
 )
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.checkpoint.tools.offsets import topics_of
 from penstock.errors import PenstockError
 from penstock.rate import RATES_FILE
 from penstock.storage import Storage, open_existing, open_storage
@@ -160,7 +159,7 @@ class RateListener(StreamingQueryListener):
             # Spark counts rows, which may be ranges, or Kafka's records without its gaps.
             records = report["records"] if each.numInputRows else 0
             end = _object(each.endOffset)
-            source = SourceProgress(name, options, records, report["limit"], topics_of(end))
+            source = SourceProgress(name, options, records, report["limit"])
             yield report["reader"], source, end
 
     def _note_unknown(self, reader: str) -> None:

@@ -9,7 +9,7 @@ program (penstock.rate.overrides). The reader applies a pause, so a rate learned
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,8 +55,6 @@ class SourceProgress:
     records: int
     limit: float | None
     """The limit that the batch had."""
-    topics: Sequence[str] = ()
-    """By the first of which it was called in earlier releases."""
 
 
 @dataclass
@@ -65,7 +63,6 @@ class _Source:
     controller: RateController
     why: str = ""
     batches: list[EndedBatch] = field(default_factory=list)
-    former: Sequence[str] = ()
 
 
 class QueryRates:
@@ -126,9 +123,8 @@ class QueryRates:
         self._last_end_ms = progress.start_ms + progress.duration_ms
         if self._storage is None:
             return
-        former = {name for source in self._sources.values() for name in source.former}
         rates = {
-            **{name: kept for name, kept in self._kept.items() if name not in former},
+            **self._kept,
             **{
                 name: KeptRates(source.controller.to_json(), tuple(source.batches))
                 for name, source in self._sources.items()
@@ -140,11 +136,10 @@ class QueryRates:
             self._note(e)
 
     def _open(self, source: SourceProgress, settings: RateSettings, interval_ms: int) -> _Source:
-        known = (self._kept[name] for name in (source.name, *source.topics) if name in self._kept)
-        kept = next(known, KeptRates(None, ()))
+        kept = self._kept.get(source.name, KeptRates(None, ()))
         controller = _make_controller(source.name, settings, source.options, interval_ms, kept)
         rate = InputRate(interval_ms, settings, controller)
-        return _Source(rate, controller, batches=list(kept.batches), former=source.topics)
+        return _Source(rate, controller, batches=list(kept.batches))
 
     def _allowed(self, source: _Source) -> Allowed:
         limit = source.rate.limits().records
@@ -164,7 +159,7 @@ class QueryRates:
         try:
             if self._storage is None:
                 return RateOverride()
-            return RateOverrides(self._storage).get(source.name, *source.topics)
+            return RateOverrides(self._storage).get(source.name)
         except PenstockError as e:
             self._note(e)
             return RateOverride()

@@ -21,7 +21,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -155,12 +155,9 @@ class SourceRates:
         files: the folder.
         name: the source's, as in ``penstock rate``.
         options: the source's.
-        former: names that it may have had in earlier releases.
     """
 
-    def __init__(
-        self, files: RateFiles, name: str, options: Mapping[str, str], former: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, files: RateFiles, name: str, options: Mapping[str, str]) -> None:
         self.reader = uuid.uuid4().hex
         self._files = files
         settings = settings_of_options(options)
@@ -170,7 +167,7 @@ class SourceRates:
         first = settings.first_rate
         self._known = Allowed(first * interval_ms / 1000, first, "initial rate")
         self._applied = self._known
-        self._name, self._former = name, former
+        self._name = name
         self._override_files: RateOverrides | None = None
         self._patience_s = min(0.25, interval_ms / 4000)
         self._has_planned = False
@@ -209,7 +206,7 @@ class SourceRates:
         if self._override_files is None:
             self._override_files = RateOverrides(open_storage(location))
         try:
-            return self._override_files.get(self._name, *self._former)
+            return self._override_files.get(self._name)
         except PenstockError as e:
             _log.warning("The override of the rate of %s does not apply: %s", self._name, e)
             return RateOverride()

@@ -42,7 +42,6 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name: the source's, as in ``penstock rate``.
         options: the source's, checked (``options.ADMISSION``).
         session: the Spark session's facts.
-        former_names: those that it may have had in earlier releases: an override may have one.
     """
 
     def __init__(
@@ -50,10 +49,8 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name: str,
         options: Mapping[str, str],
         session: Session,
-        former_names: Sequence[str] = (),
     ) -> None:
         self._name = name
-        self._former_names = former_names
         self._options = dict(options)
         self._session = session
         self._max = max_offsets(options)
@@ -75,7 +72,7 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planning = (self.open_planner(), Admission())
             if settings_of_options(self._options).backpressure_enabled:
                 files = RateFiles(self._session.folder)
-                self._rates = SourceRates(files, self._name, self._options, self._former_names)
+                self._rates = SourceRates(files, self._name, self._options)
         return self._planning
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, like those below)

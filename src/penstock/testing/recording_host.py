@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -11,12 +10,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import AlreadyExistsError, NotFoundError
-from penstock.journal import DeferredPosition, JournalStream, RecordFormat
+from penstock.journal import DeferredPosition
 from penstock.journal.layout import WriterId
 from penstock.receivers.own_files import OwnFiles
-from penstock.receivers.ownership import Ownership
 from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
-from penstock.storage import open_storage
 
 __all__ = ["RecordingHost", "Report", "Stored"]
 
@@ -60,7 +57,6 @@ class RecordingHost:
         self._stopping = False
         self._store_error: BaseException | None = None
         self._files = _FilesInMemory()
-        self._shared: JournalStream | None = None
         self.stores: list[Stored] = []
         self.errors: list[Report] = []
         self.restarts: list[Report] = []
@@ -183,13 +179,6 @@ class RecordingHost:
     def own_files(self) -> OwnFiles:
         """Return files that live as long as this host."""
         return self._files
-
-    def ownership(self) -> Ownership:
-        """Return the ownership of a stream in memory, which this host's receivers share."""
-        if self._shared is None:
-            journal = open_storage(f"memory://recording-{uuid.uuid4().hex}")
-            self._shared = JournalStream.create(journal, "stream", RecordFormat())
-        return Ownership(self._shared, WriterId("r0", 0), self.last_position)
 
     def identity(self) -> ReceiverIdentity:
         """Return fixed names."""

@@ -28,7 +28,6 @@ from penstock.checkpoint.tools import (
 )
 from penstock.checkpoint.tools.changes import fill
 from penstock.checkpoint.tools.changes.hold import Hold
-from penstock.checkpoint.unnamed_parts import Part, UnnamedParts
 from penstock.checkpoint.used_sinks import note_sink_of
 from penstock.errors import CheckpointError, ConfigError, StorageError
 from penstock.storage import open_storage
@@ -160,8 +159,6 @@ def test_a_program_that_was_moved_keeps_its_facts(
             driver.plan(batch_id, OffsetSeq(1_600_000_000_000 + batch_id, sources=(line,)))
             driver.commit(batch_id)
     note_sink_of(open_storage(place), "lake")
-    parts = (Part("output", "foreachRDD-0", "foreachRDD", "foreachRDD(write) of lines", "9f86"),)
-    UnnamedParts(open_storage(place)).replace(parts)
     plan = plan_import(export_location(place), new)
     with monkeypatch.context() as patch:
         patch.setattr(Hold, "release", Mock(side_effect=KeyboardInterrupt))
@@ -169,7 +166,6 @@ def test_a_program_that_was_moved_keeps_its_facts(
             apply_import(plan)
     apply_import(plan_import(export_location(place), new))
     assert validate(new).findings == ()
-    assert UnnamedParts(open_storage(new)).newest() == parts
     with pytest.raises(CheckpointError, match="lake writes each batch exactly once"):
         plan_rewind(new, to_batch=1)
 

@@ -143,14 +143,6 @@ def test_json_holds_all_batches(own: Path) -> None:
     assert printed["batches"][0]["time"] == "2020-09-13T12:26:40.000Z"
 
 
-@pytest.mark.parametrize(("kind", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml")])
-def test_progress_is_drawn(own: Path, tmp_path: Path, kind: str, begin: bytes) -> None:
-    path = tmp_path / f"progress.{kind}"
-    assert _INSPECT.succeed(str(own), "--plot", str(path)) == f"drawn to {path}\n"
-    assert path.read_bytes().startswith(begin)
-    assert "neither PNG nor SVG" in str(_INSPECT.fail(str(own), "--plot", "progress.pdf"))
-
-
 def test_damage_hides_nothing_else(own: Path) -> None:
     (own / "offsets/1").write_bytes(b"v1\n{")
     (own / "commits/0").write_bytes(b"")

@@ -10,8 +10,8 @@ import pytest
 from penstock.receivers import HttpReceiver
 from penstock.receivers.http import key_window
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage
 from tests.receivers.http_receiver.serving import JSON, TEXT, Served, serving
+from tests.storage.faulty_storage import FaultyStorage
 from tests.waiting import eventually
 
 

@@ -19,8 +19,8 @@ from penstock.receivers import Command, HttpReceiver, claim_run, read_status
 from penstock.receivers.http import application, connection
 from penstock.receivers.http.pace import BodyPace
 from penstock.storage import open_storage
-from penstock.testing import FaultyStorage, Operation
 from tests.receivers.http_receiver.serving import Served, serving
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S, eventually
 
 

@@ -20,7 +20,7 @@ from penstock.streaming.recovery.files import get_checkpoint_files
 from penstock.streaming.recovery.pickling import pickle_graph
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.writer import CheckpointWriter
-from penstock.testing.faulty_storage import FaultyStorage, Operation
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S, eventually
 
 GRAPH = pickle_graph(DStreamGraph(1000))

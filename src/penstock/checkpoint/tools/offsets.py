@@ -29,7 +29,6 @@ __all__ = [
     "offset_parts",
     "streams_of",
     "topic_parts",
-    "topics_of",
 ]
 
 _TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
@@ -89,13 +88,6 @@ def is_of_topics(offset: object) -> bool:
     if streams is None or not all(map(_TOPIC.fullmatch, streams)):
         return False
     return all(_PARTITION.fullmatch(each) for ends in streams.values() for each in ends)
-
-
-def topics_of(offset: object) -> list[str]:
-    """Return the topics that an offset is of, by their names; none of another source's."""
-    if not is_of_topics(offset) or not isinstance(offset, dict) or not any(offset.values()):
-        return []
-    return sorted({key.partition("@")[0] for key, ends in offset.items() if ends})
 
 
 def is_of_journal(offset: object) -> bool:

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.dataset as ds
-
 __all__ = ["Comparison", "compare", "count_fed", "count_sink"]
 
 _READ_BYTES = 1 << 20
@@ -41,6 +39,8 @@ def count_fed(files: Iterable[Path]) -> Counter[str]:
 
 def count_sink(folder: Path) -> Counter[str]:
     """Return the sum of the counts that the job wrote: ``<folder>/batch=<id>/*.parquet``."""
+    import pyarrow.dataset as ds  # imports pandas, which takes half a second
+
     counts: Counter[str] = Counter()
     for batch in sorted(folder.glob("batch=*")):
         table = ds.dataset(batch, format="parquet").to_table()

@@ -9,12 +9,9 @@ import typer
 from penstock.cli.ingest.custom import make_custom
 from penstock.cli.ingest.options import size_option, with_ingest_options
 from penstock.cli.ingest.process import run_ingest
-from penstock.cli.ingest.starting import parse_starting
-from penstock.cli.kafka_conf import ConfOption, parse_conf
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
-    KafkaReceiver,
     MqttReceiver,
     Receiver,
     SocketReceiver,
@@ -27,6 +24,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="ingest",
     no_args_is_help=True,
+    short_help="Receive into a journal without Spark.",
     help="Receive into a journal without Spark, so that ingestion continues while Spark restarts. "
     "SIGTERM, SIGINT or SIGHUP ends it: buffered records become durable first. Exit status 0 after "
     "a stop, 1 after an error, 2 for wrong options, 3 when another process took over, 4 when the "
@@ -100,33 +98,6 @@ def http(
 def _content_type(text: str) -> tuple[str, str]:
     name, _, form = text.partition("=")
     return name, form
-
-
-@app.command("kafka")
-@_ingest
-def kafka(
-    topics: Annotated[list[str], typer.Argument(help="Topics; a pattern begins with ^.")],
-    conf: ConfOption,
-    starting: Annotated[
-        str,
-        typer.Option(
-            help="Where a new stream begins: latest or earliest, unless the group has offsets; or a"
-            ' time (ISO 8601, UTC), or JSON such as {"clicks":{"0":120}}.'
-        ),
-    ] = "latest",
-    columns: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Columns of the records: key, value, topic, partition, offset, timestamp, headers."
-            " May be repeated.",
-            show_default="the value alone",
-        ),
-    ] = None,
-) -> Receiver:
-    """Read topics as a member of a consumer group; each record is in the journal exactly once."""
-    names = [name.strip() for each in columns or () for name in each.split(",")]
-    return KafkaReceiver(topics, parse_conf(conf), parse_starting(starting), columns=names or None)
 
 
 @app.command("mqtt")

@@ -165,8 +165,7 @@ def _feed(
             position[_RECORDS][dead.name] = stored.to_json()
             position[_ATTEMPTS] = letters.column("attempts")[0].as_py()
             records = from_raw(target.format, new.column("raw").to_pylist())
-            _warn_of_unreadable(target, new, records)
-            writer.append_all(records, position=position, readable=False)
+            writer.append_all(records, position=position)
             writer.flush()
             commit_consumer(dead, _CONSUMER, reached)
             fed += letters.num_rows
@@ -182,19 +181,6 @@ def _feed(
         return fed
     finally:
         writer.abandon()
-
-
-def _warn_of_unreadable(target: JournalStream, letters: pa.RecordBatch, records: pa.Table) -> None:
-    """Tell of what an older version stored: it goes back all the same, as the only copy."""
-    if found := target.format.find_unreadable(records):
-        _log.warning(
-            "A dead letter that was fed into stream %s will be refused again: record %d of writer "
-            "%s: %s",
-            target.name,
-            letters.column("offset")[found.row].as_py(),
-            letters.column("writer")[found.row].as_py(),
-            found,
-        )
 
 
 def _read(

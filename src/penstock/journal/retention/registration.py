@@ -189,7 +189,7 @@ def register_consumer(
         nonlocal entry, is_new
         if known is not None:
             return known
-        if begun:  # by an earlier release, or its registration was removed
+        if begun:  # its registration was removed
             return {}
         if entry.offsets:  # its predecessor released blocks that are held back from now on
             entry = replace(entry, offsets={}, retained=None, owner=owner, begin=None)

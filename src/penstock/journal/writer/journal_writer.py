@@ -163,17 +163,15 @@ class JournalWriter:
         position: Any = None,
         ack: Ack | None = None,
         wait: bool = True,
-        readable: bool = True,
     ) -> bool:
         """Buffer records that become durable together, in one block; see ``append``.
 
         Without any record, the ack waits for its turn all the same, and the position goes into the
-        next block, or the seal; a DeferredPosition needs records. ``readable`` is False for
-        records that a journal held before: see RecordFormat.conform.
+        next block, or the seal; a DeferredPosition needs records.
         """
         record_format = self.stream.format
         if isinstance(records, pa.RecordBatch | pa.Table):
-            batches = record_format.conform(records, readable=readable)
+            batches = record_format.conform(records)
         else:
             batches = [record_format.encode_many(records)]
         batches = [batch for batch in batches if batch.num_rows]

@@ -34,7 +34,7 @@ class Begun:
     driver: str = ""
     """The driver that wrote it, so that one whose commit was not answered knows its own."""
     plan: str = ""
-    """The batch's (OutputBatch); empty if an earlier version began it, or ``penstock.batched``."""
+    """The batch's (OutputBatch); empty for ``penstock.batched``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import importlib.util
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
+from penstock.model import shown
 from penstock.receivers import arguments
 from penstock.receivers.mqtt.topic_filters import uncovered
 
-__all__ = ["MESSAGES_SCHEMA", "OPERATION", "MqttOptions", "require_paho"]
+__all__ = ["MESSAGES_SCHEMA", "MqttOptions", "require_paho", "topics_of"]
 
-OPERATION = "set up MQTT receiver"
-_check = partial(arguments.check, operation=OPERATION)
+_OPERATION = "set up MQTT receiver"
+_check = partial(arguments.check, operation=_OPERATION)
 
 MESSAGES_SCHEMA = pa.schema(
     [
@@ -151,6 +154,21 @@ class MqttOptions:
                     "the certificate or its key cannot be used", self.tls_certificate
                 ) from e
         return context
+
+
+def topics_of(topics: Any) -> tuple[str, ...]:
+    """Return the topics of an argument; a str is one topic.
+
+    Raises:
+        ConfigError: there is none, or one is not a str.
+    """
+    is_one = isinstance(topics, str) or not isinstance(topics, Iterable)
+    found = (topics,) if is_one else tuple(topics)
+    hint = "pass for example ['sensors/#']"
+    _check(found, "no topic is given", hint)
+    for topic in found:
+        _check(isinstance(topic, str), f"{shown(topic)} is not a topic", hint)
+    return found
 
 
 def require_paho() -> None:

@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.errors import ReceiverError
-from penstock.receivers.arguments import topics_of
 from penstock.receivers.mqtt.buffer import MessageBuffer, Taken
-from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, OPERATION, MqttOptions, require_paho
+from penstock.receivers.mqtt.options import MESSAGES_SCHEMA, MqttOptions, require_paho, topics_of
 from penstock.receivers.mqtt.packets import Messages
 from penstock.receivers.mqtt.topic_filters import overlapping
 from penstock.receivers.threaded import ThreadedReceiver
@@ -98,7 +97,7 @@ class MqttReceiver(ThreadedReceiver):
         self._options = MqttOptions(
             host=host,
             port=port,
-            topics=topics_of(topics, "sensors/#", OPERATION),
+            topics=topics_of(topics),
             qos=qos,
             client_id=client_id,
             version=version,

@@ -29,7 +29,6 @@ from penstock.journal.layout import receiver_folder
 from penstock.receivers.backoff import backoff_ms
 from penstock.receivers.control import State
 from penstock.receivers.own_files import OwnFiles, StoredFiles
-from penstock.receivers.ownership import Ownership
 from penstock.receivers.receiver import Position, ReceiverIdentity, Records
 from penstock.receivers.supervisor.events import End, Event
 from penstock.receivers.supervisor.hosted import FailedCallError, HostedReceiver
@@ -159,11 +158,6 @@ class ReceiverSupervisor:
         """See Receiver.ownFiles."""
         stream = self._task.stream
         return StoredFiles(stream.storage, receiver_folder(stream.name, self._task.name))
-
-    def ownership(self) -> Ownership:
-        """See Receiver.ownership."""
-        writer = self._journal.current
-        return Ownership(writer.stream, writer.id, lambda: writer.position)
 
     def identity(self) -> ReceiverIdentity:
         """See Receiver.identity."""

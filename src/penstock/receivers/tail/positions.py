@@ -22,7 +22,7 @@ Positions and, behind a line with the CRC-32 of what follows in 8 hex digits, co
     {"version": 1, "files": [<mark>, ...]}
     {"version": 2, "copies": [<name>, ...], "files": [<mark>, ...], "gone": [<path>, ...]}
 
-Marks of earlier releases have no "name", "whole" and "holes" (see ``Mark``).
+"name", "whole" and "holes" of a mark (see ``Mark``) are there if they say something.
 Version 1 tells all marks, and is what copies hold and what a position is until there are many.
 """
 

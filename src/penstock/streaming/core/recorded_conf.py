@@ -12,7 +12,7 @@ of the session, so that a batch that runs again gives the same results. What is 
 
 The kind of records is recorded in the journal (stream.json), which refuses another one.
 
-An entry of an earlier release may lack a setting. Spark then falls back to the formats of the time
+An entry of an earlier Spark may lack a setting. Spark then falls back to the formats of the time
 before the setting, for the state of its own queries. A penstock program has no such state, and
 other queries may share its session, so the session's value stays and is recorded from then on.
 

@@ -84,13 +84,8 @@ class BatchLog:
                 check_unnamed(self._left.conf, role, names, unnamed[role])
             check_operators(self._left.conf, operators)
             check_outputs(self._left.conf, outputs)
-            recorded = recorded_inputs(self._left.conf)
-            self._recorded = inputs if recorded is None else recorded
-        self._ends = (
-            self._read_ends(-1)
-            if self._left is None
-            else self._ends_of(next_batch_id - 1, self._left)
-        )
+            self._recorded = recorded_inputs(self._left.conf)
+        self._ends = self._read_ends(-1) if self._left is None else self._ends_of(self._left)
         # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         self._warn_of_leftovers()
@@ -105,8 +100,8 @@ class BatchLog:
     def first_offset(self, index: int, resolve: Callable[[], SourceOffset]) -> SourceOffset:
         """Return where the first batch of an input begins, in the life of the location.
 
-        If the input is new, calls ``resolve`` and makes its result durable. None for an input whose
-        batches were planned by a release that did not record first offsets.
+        If the input is new, calls ``resolve`` and makes its result durable. None for an input that
+        has batches, and whose record was removed.
 
         Raises:
             LogFormatError: what is recorded is damaged.
@@ -170,7 +165,7 @@ class BatchLog:
             LogGapError: its entry, or the one before it, is missing.
         """
         planned = self._location.offsets.require(batch_id)
-        starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
+        starts, ends = self._read_ends(batch_id - 1), self._ends_of(planned)
         ranges = map(SourceRange, self._started(starts), self._started(ends))
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges), plan_of(planned))
 
@@ -325,15 +320,11 @@ class BatchLog:
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:
             return (None,) * len(self._inputs)
-        return self._ends_of(batch_id, self._location.offsets.require(batch_id))
+        return self._ends_of(self._location.offsets.require(batch_id))
 
-    def _ends_of(self, batch_id: int, entry: OffsetSeq) -> tuple[SourceOffset, ...]:
+    def _ends_of(self, entry: OffsetSeq) -> tuple[SourceOffset, ...]:
         """Return the offsets in an entry, in the order of this program's inputs."""
-        recorded = recorded_inputs(entry.conf)
-        if recorded is None:
-            self._location.offsets.check_sources(batch_id, entry, len(self._inputs))
-            return tuple(map(_from_line, entry.sources))
-        places = places_of_inputs(recorded, self._inputs)
+        places = places_of_inputs(recorded_inputs(entry.conf), self._inputs)
         return tuple(None if at is None else _from_line(entry.sources[at]) for at in places)
 
 

@@ -40,8 +40,8 @@ class InputContext:
     first_offset: Callable[[Callable[[], SourceOffset]], SourceOffset]
     """Returns where the input's first batch begins, in the life of the checkpoint location.
 
-    If none is recorded yet, calls the given function and makes its result durable. None for a
-    location whose batches were planned by a release that did not record first offsets.
+    If none is recorded yet, calls the given function and makes its result durable. None for an
+    input that has batches, and whose record was removed.
     """
     oldest_start: Callable[[], SourceOffset]
     """Returns where the oldest batch begins that may be processed again."""
@@ -78,7 +78,7 @@ class InputDStream(DStream):
     """Whether reading the source needs a checkpoint location that outlives the process."""
     is_pushed = False
     """Whether a source gives its records away, so that only the location has them."""
-    is_named = True
+    is_named: bool
     """Whether the program gave it its name."""
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""

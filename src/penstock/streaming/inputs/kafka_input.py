@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
@@ -22,7 +22,7 @@ from penstock.journal.bad_records.dead_letters import (
     dead_letter_stream,
 )
 from penstock.journal.spark import arrow_dataframe
-from penstock.kafka import COLUMNS, ClientConf, KafkaRange, KafkaRecord
+from penstock.kafka import COLUMNS, ClientConf, KafkaRange
 from penstock.kafka.advance import OnDataLoss
 from penstock.kafka.decoding import CELL, Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import END_S, Group
@@ -32,12 +32,10 @@ from penstock.kafka.offsets import (
     at_given,
     from_json,
     ranges_between,
-    split_name,
     split_ranges,
     to_json,
 )
 from penstock.kafka.planner import Planner
-from penstock.kafka.pyspark2 import OffsetRange
 from penstock.kafka.reader import Decode, check_settings
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.kafka.topics import Subscription, Topics
@@ -46,7 +44,6 @@ from penstock.rate import Carry, RangeLimits, cut_range
 from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
-from penstock.streaming.inputs.kafka_rdd import KafkaRDD
 from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 
 if TYPE_CHECKING:
@@ -82,7 +79,6 @@ class KafkaInputDStream(InputDStream):
         on_data_loss: OnDataLoss = "fail",
         bad_records: BadRecords = "fail",
         decoders: tuple[Decode, Decode] = (None, None),
-        convert: Callable[[KafkaRecord], Any] | None = None,
         columns: Sequence[str] = tuple(COLUMNS),
         name: str | None = None,
     ) -> None:
@@ -98,7 +94,6 @@ class KafkaInputDStream(InputDStream):
         # Tasks note there what they find lost, and what decoders refuse.
         self.is_written_by_executors = on_data_loss != "fail" or bad_records == "dead_letter"
         self._decoders = decoders
-        self._convert = convert
         self._planner: Planner | None = None
         self._group: Group | None = None
         self._context: InputContext | None = None
@@ -109,7 +104,7 @@ class KafkaInputDStream(InputDStream):
 
     def has_columns(self) -> bool:
         """Keys and values are bytes, unless Python objects are made of them."""
-        return self._decoders == (None, None) and self._convert is None
+        return self._decoders == (None, None)
 
     def no_columns(self) -> ConfigError:
         """See BaseDStream."""
@@ -175,9 +170,11 @@ class KafkaInputDStream(InputDStream):
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range (``KafkaRecord``), read when the tasks run."""
         decoding = None if self._decoders == (None, None) else self._decoding()
-        read = ReadRecords(self.conf.settings(), decoding, self._convert, self._plans.pass_over)
+        read = ReadRecords(self.conf.settings(), decoding, self._plans.pass_over)
         sc = self.ssc.sparkContext
-        return KafkaRDD(sc, self._tasks(wanted), read, _all_partitions(wanted))
+        if not (tasks := self._tasks(wanted)):
+            return sc.emptyRDD()
+        return sc.parallelize(tasks, len(tasks)).mapPartitions(read)
 
     def compute_dataframe(self, time_ms: int) -> DataFrame:
         """Return the records of that batch as a DataFrame with the columns asked for."""
@@ -276,15 +273,6 @@ class KafkaInputDStream(InputDStream):
     def __getstate__(self) -> dict[str, Any]:
         closed = dict.fromkeys(["_planner", "_group", "_context"])
         return {**super().__getstate__(), **closed, "_done": {}, "_patience": _patience()}
-
-
-def _all_partitions(wanted: SourceRange) -> list[OffsetRange]:
-    """Return what a batch takes of each partition that is known, also where that is nothing."""
-    start, end = from_json(wanted.start), from_json(wanted.end)
-    return [
-        OffsetRange(*split_name(name), min(start.get(name, end[name]), end[name]), end[name])
-        for name in sorted(end, key=split_name)
-    ]
 
 
 def _patience() -> Patience:

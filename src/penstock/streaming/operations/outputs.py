@@ -38,7 +38,7 @@ class OutputOperation(ABC):
 
     kind: str
     name: str
-    is_named = True
+    is_named: bool
     """Whether the program gave it its name."""
     exactly_once = False
     """Whether its sink remembers the newest batch id, and skips batches up to it."""

@@ -12,7 +12,7 @@ Invariants, on file systems whose rename is atomic (local ones, HDFS):
 2. Whoever finds the batch's folder, of its own output by what is noted in it, leaves it and is
    done: a run that repeats a batch, and a driver that was stopped while it wrote and wakes when its
    successor is past the batch. Two outputs with one folder have other records: the second one is
-   refused. A folder without the note (of an earlier release, or cut off before it) is the output's
+   refused. A folder without the note (cut off before it, or of another program) is the output's
    whose earlier run may have written it, and gets the note.
 3. Unfinished folders are deleted when the batch's exists. A run that still writes one fails to do
    so, and finds the batch's folder.
@@ -75,7 +75,7 @@ def save_as_text_files(
         _write_in_place(rdd, folder)
     elif folder.is_cut_off():
         raise StreamingError(
-            "the batch's folder was cut off by an earlier release or another program",
+            "the batch's folder was cut off by another program",
             operation="saveAsTextFiles",
             path=folder.path,
             hint="delete it and start again: the batch writes it again",

@@ -75,10 +75,20 @@ def describe_program(
     }
 
 
-def recorded_inputs(conf: Mapping[str, str]) -> list[str] | None:
-    """Return the names of the inputs in the order of their offsets, None when not recorded."""
-    text = conf.get(_INPUTS)
-    return None if text is None else json.loads(text)
+def recorded_inputs(conf: Mapping[str, str]) -> list[str]:
+    """Return the names of the inputs in the order of their offsets.
+
+    Raises:
+        RecoveryMismatchError: they are not recorded.
+    """
+    if _INPUTS not in conf:
+        raise RecoveryMismatchError(
+            "the offset log names no inputs: no DStream program of penstock has written it",
+            operation="recover",
+            hint="give the program a checkpoint location of its own",
+        )
+    recorded: list[str] = json.loads(conf[_INPUTS])
+    return recorded
 
 
 def check_unnamed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -90,19 +89,6 @@ class KafkaOptions:
             values,
             rest,
         )
-
-    @property
-    def former_identity(self) -> str:
-        """Names the subscription, under which earlier releases noted losses and topics' ids."""
-        topics = self.topics.pattern if isinstance(self.topics, re.Pattern) else self.topics
-        assigned = [(topic, sorted(of)) for topic, of in sorted((self.assigned or {}).items())]
-        digest = hashlib.sha256(json.dumps([topics, assigned]).encode()).hexdigest()
-        return f"kafka-{digest[:8]}"
-
-    @property
-    def former_names(self) -> tuple[str, ...]:
-        """One of these was the source's name in ``penstock rate`` of earlier releases."""
-        return (self.former_identity,) if isinstance(self.topics, re.Pattern) else self.topics
 
     def group(self, source: str) -> str | None:
         """Return the group under which offsets are committed for tools; None commits none.

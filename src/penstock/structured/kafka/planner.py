@@ -34,7 +34,6 @@ from penstock.kafka.losses import LossLog
 from penstock.kafka.offsets import KafkaRange, from_json, split_ranges, to_json
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
-from penstock.kafka.take_over import take_over
 from penstock.model import Offsets
 from penstock.storage import Storage, open_storage
 from penstock.storage.patience import Patience
@@ -94,7 +93,6 @@ class KafkaPlanner(StreamPlanner):
         kept = _kept_in(options, place, query)
         has_ids = kept is not None or options.on_data_loss == "fail"  # else for this run
         storage = kept or _in_memory(place)
-        take_over(storage, options.former_identity, place)
         _take_over_ids(storage, place, query)
         self._topics = Planner(
             QueryTopics(options, has_ids=has_ids), storage, place, options.on_data_loss
@@ -232,9 +230,9 @@ def _take_over_ids(storage: Storage, place: str, query: QueryFacts | None) -> No
     """Note in a new loss log what the query's checkpoint has, from when there was no log."""
     noted = Generations(storage, place)
     if not noted.is_noted and (own := _checkpoint_of(query)):
-        former = Generations(own, place)
-        if former.is_noted:
-            noted.begin_with(former)
+        before = Generations(own, place)
+        if before.is_noted:
+            noted.begin_with(before)
 
 
 def pass_over_of(options: KafkaOptions, place: str) -> PassOver | None:

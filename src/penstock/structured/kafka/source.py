@@ -95,7 +95,7 @@ class KafkaStreamReader(PlannedStreamReader):
         columns: pa.Schema,
         given: Mapping[str, str],
     ) -> None:
-        super().__init__("0", options.given, session, options.former_names)
+        super().__init__("0", options.given, session)
         self._parsed = options
         self._columns = columns
         self._read_by = read_by(given)

@@ -5,7 +5,7 @@
     <root>/_published/<location>/<output>/2-<cell>      the 4,096 entries of a cell
     <root>/_data/<location>/<output>/<batch>/<attempt>/ the files of an attempt at a batch
 
-Numbers have 20 digits. An entry is a log file of Spark's form: ``v2``, then for each batch a line
+Numbers have 20 digits. An entry is a log file of Spark's form: ``v1``, then for each batch a line
 ``{"batch":42,"attempt":"9f..","files":["part-00000-..parquet"],"plan":"17953..","of":"5f1c/out"}``.
 
 Invariants:
@@ -24,9 +24,6 @@ Invariants:
 
 A batch costs two listings of at most about 130 names and one per 4,096 batches, and an entry is
 copied twice in its life, however many batches there are.
-
-In ``v1`` an entry's number was its batch's id, and ids that were left out had entries without a
-batch. Such logs go on with the number after the newest.
 """
 
 from __future__ import annotations
@@ -59,7 +56,7 @@ __all__ = ["PUBLISHED", "BatchLog", "Published"]
 
 PUBLISHED = "_published"
 _DATA = "_data"
-_VERSION = 2
+_VERSION = 1
 _CELL = 64
 _LEVELS = 2
 _TRIES = 100
@@ -79,7 +76,7 @@ class Published:
     plan: str = ""
     """That of the batch (OutputBatch)."""
     of: str = ""
-    """Location and output; empty in entries of version 1."""
+    """Location and output: the log adds them."""
 
 
 class _Entry(NamedTuple):
@@ -195,12 +192,10 @@ class BatchLog:
 
     def _end(self, entries: Sequence[_Entry]) -> tuple[Published, _Entry]:
         """Return the newest batch, and the next entry."""
-        ascending = sorted(entries, key=lambda entry: entry.numbers()[0])
-        following = _Entry(0, ascending[-1].numbers()[-1] + 1 if ascending else 0)
-        for entry in reversed(ascending):
-            if batches := self._read(entry):
-                return batches[-1], following
-        return Published(-1, "", []), following
+        if not entries:
+            return Published(-1, "", []), _Entry(0, 0)
+        newest = max(entries, key=lambda entry: entry.numbers()[0])
+        return self._read(newest)[-1], _Entry(0, newest.numbers()[-1] + 1)
 
     def _retried(self, read: Callable[[Sequence[_Entry]], _T]) -> _T:
         """Return what a function reads of the entries that count; one may be folded meanwhile."""
@@ -278,6 +273,8 @@ class BatchLog:
         path = self._path(entry)
         try:
             lines = decode_log(self._storage.read(path), _VERSION)
+            if not lines:
+                raise ValueError("it has no batch")
             return [_parse(line) for line in lines]
         except (MalformedLogError, KeyError, TypeError, ValueError) as error:
             raise LogFormatError(
@@ -352,6 +349,6 @@ def _parse(line: str) -> Published:
         int(fields["batch"]),
         str(fields["attempt"]),
         [*map(str, fields["files"])],
-        str(fields.get("plan", "")),
-        str(fields.get("of", "")),
+        str(fields["plan"]),
+        str(fields["of"]),
     )

@@ -174,22 +174,16 @@ class Postgres:
 
 
 def _prepare(db: psycopg.Connection, tokens: str) -> None:
-    """Create the table of tokens, or give it the column that one of an earlier version lacks."""
-    found = db.execute(
-        "SELECT to_regclass(%(table)s), EXISTS (SELECT 1 FROM pg_attribute "
-        "WHERE attrelid = to_regclass(%(table)s) AND attname = 'attempt')",
-        {"table": tokens},
-    ).fetchone()
-    if found == (None, False):
+    """Create the table of tokens, unless it exists."""
+    if db.execute("SELECT to_regclass(%s)", (tokens,)).fetchone() == (None,):
         # Of two that create it at once, one may find any part of it there: its name, the type of
         # its rows, or their entries in the catalogue.
         with suppress(errors.DuplicateTable, errors.DuplicateObject, errors.UniqueViolation):
             db.execute(
                 f"CREATE TABLE IF NOT EXISTS {tokens} (application text, target text, batch_id "
-                "bigint NOT NULL, plan text, attempt text, PRIMARY KEY (application, target))"
+                "bigint NOT NULL, plan text NOT NULL, attempt text NOT NULL, "
+                "PRIMARY KEY (application, target))"
             )
-    elif found is not None and not found[1]:
-        db.execute(f"ALTER TABLE {tokens} ADD COLUMN IF NOT EXISTS attempt text")
 
 
 def _refused_by_column(error: psycopg.DataError) -> BadValueError:

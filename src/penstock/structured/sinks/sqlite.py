@@ -55,14 +55,9 @@ class Sqlite:
         with self._transaction() as db:
             db.execute(
                 f"CREATE TABLE IF NOT EXISTS {TOKENS} (application TEXT NOT NULL, target TEXT "
-                "NOT NULL, batch_id INTEGER NOT NULL, plan TEXT, attempt TEXT, "
+                "NOT NULL, batch_id INTEGER NOT NULL, plan TEXT NOT NULL, attempt TEXT NOT NULL, "
                 "PRIMARY KEY (application, target))"
             )
-            known = db.execute(
-                "SELECT 1 FROM pragma_table_info(?) WHERE name = 'attempt'", (TOKENS,)
-            )
-            if known.fetchone() is None:  # an earlier version created it
-                db.execute(f"ALTER TABLE {TOKENS} ADD COLUMN attempt TEXT")
             return _newest(db, target)
 
     def columns(self, target: Target) -> list[str]:
@@ -158,7 +153,7 @@ def _newest(db: sqlite3.Connection, target: Target) -> Newest:
         f"SELECT batch_id, plan, attempt FROM {TOKENS} WHERE application = ? AND target = ?",
         (target.application, target.table),
     ).fetchone()
-    return Newest() if row is None else Newest(row[0], row[1] or "", row[2] or "")
+    return Newest() if row is None else Newest(*row)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

@@ -112,7 +112,7 @@ class Newest(NamedTuple):
     plan: str = ""
     """See OutputBatch."""
     write: str = ""
-    """The attempt that wrote it; empty if an earlier version did."""
+    """The attempt that wrote it."""
 
 
 class Loaded(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import pyarrow as pa
 from pyspark import StorageLevel
@@ -13,13 +13,11 @@ from penstock.journal.retention.registration import StartingOffsets
 from penstock.receivers import (
     FramedSocketReceiver,
     HttpReceiver,
-    KafkaReceiver,
     MqttReceiver,
     Receiver,
     SocketReceiver,
     TailReceiver,
 )
-from penstock.receivers.kafka import Starting
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.streaming.inputs.shared_journal import SharedJournalDStream
@@ -205,29 +203,6 @@ class PushedStreams(ContextPart):
             tls_key=tls_key,
         )
         return self._received([receiver] * receivers, name, "mqtt")
-
-    def kafkaReceiverStream(
-        self,
-        topics: str | Sequence[str],
-        conf: Mapping[str, Any],
-        starting: Starting = "latest",
-        *,
-        columns: Sequence[str] | None = None,
-        name: str | None = None,
-        receivers: int = 1,
-    ) -> ReceiverInputDStream:
-        """Return the stream of records that a consumer group reads, each in the journal once.
-
-        ``kafkaStream`` reads topics without a second copy; this one is for topics that keep records
-        more briefly than the program may lag, and for programs that are to share a group's
-        partitions with ``penstock ingest kafka``. Records are the values (bytes), or rows of the
-        ``columns``. The arguments are those of ``penstock.receivers.KafkaReceiver``, and ``name``,
-        for which see ``receiverStream``. More ``receivers`` than one share the partitions.
-
-        Source: ``org.apache.spark.streaming.kafka.KafkaUtils.createStream``.
-        """
-        receiver = KafkaReceiver(topics, conf, starting, columns=columns)
-        return self._received([receiver] * receivers, name, "kafka")
 
     def journalStream(
         self,

@@ -2,8 +2,8 @@
 
     import pytest
 
-    pytest.register_assert_rewrite("penstock.testing.file_manager_suite")
-    from penstock.testing.file_manager_suite import CheckpointFileManagerSuite
+    pytest.register_assert_rewrite("tests.storage.file_manager_suite")
+    from tests.storage.file_manager_suite import CheckpointFileManagerSuite
 
     class TestVault(CheckpointFileManagerSuite):
         @pytest.fixture

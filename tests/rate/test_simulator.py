@@ -10,19 +10,11 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.rate import FitRateEstimator, PIDRateEstimator, RateDecision, RateEstimator
-from penstock.testing.rate_measures import (
+from tests.rate.measures import (
     batches_until_stable,
     overshoot,
     peak_scheduling_delay_ms,
     utilisation,
-)
-from penstock.testing.rate_simulator import (
-    Cost,
-    Engine,
-    Scenario,
-    SimulatedBatch,
-    piecewise,
-    simulate,
 )
 from tests.rate.scenarios import (
     INTERVAL_MS,
@@ -33,6 +25,14 @@ from tests.rate.scenarios import (
     peer,
     random_scenario,
     run,
+)
+from tests.rate.simulator import (
+    Cost,
+    Engine,
+    Scenario,
+    SimulatedBatch,
+    piecewise,
+    simulate,
 )
 
 SEEDS = range(10)

@@ -2,8 +2,8 @@
 
     import pytest
 
-    pytest.register_assert_rewrite("penstock.testing.exactly_once_suite")
-    from penstock.testing.exactly_once_suite import ExactlyOnceSinkSuite, SinkUnderTest
+    pytest.register_assert_rewrite("tests.structured.exactly_once_suite")
+    from tests.structured.exactly_once_suite import ExactlyOnceSinkSuite, SinkUnderTest
 
     class TestWarehouse(ExactlyOnceSinkSuite):
         @pytest.fixture
@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.checkpoint.tools import plan_rewind
 from penstock.errors import CheckpointError, ConfigError, PenstockError
 from penstock.model import OutputBatch
-from penstock.testing.front_ends import DStreamProgram, FrontEnd, StructuredQuery, Write
+from tests.structured.front_ends import DStreamProgram, FrontEnd, StructuredQuery, Write
 
 __all__ = ["ExactlyOnceSinkSuite", "SinkUnderTest"]
 

@@ -12,7 +12,7 @@ import pytest
 from penstock.errors import ConfigError, NotFoundError, StorageError, StorageFullError
 from penstock.storage import open_storage
 from penstock.storage.local import LocalStorage
-from penstock.testing import FaultyStorage, Operation
+from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S
 
 
