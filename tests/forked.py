@@ -39,7 +39,6 @@ FORKS.set_forkserver_preload(
         "penstock.kafka.sink",
         "penstock.receivers.http",
         "penstock.receivers.kafka.consumption",
-        "penstock.state",
         "penstock.streaming",
         "tests.driver_program",
         "penstock.structured.sinks",

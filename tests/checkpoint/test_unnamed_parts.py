@@ -12,7 +12,7 @@ from penstock.storage import open_storage
 
 PARTS = (
     Part("input", "tail-0", "ReceiverInputDStream", "ReceiverInputDStream", "1f"),
-    Part("operator", "mapWithState-0", "mapWithState", "mapWithState(f) of tail-0", "2e"),
+    Part("output", "foreachRDD-0", "foreachRDD", "foreachRDD(f) of tail-0", "2e"),
 )
 
 
@@ -37,7 +37,7 @@ def test_the_newest_entry_counts_and_older_ones_are_deleted(tmp_path: Path) -> N
 def test_the_format(tmp_path: Path) -> None:
     UnnamedParts(open_storage(tmp_path)).replace(PARTS[1:])
     assert (tmp_path / "unnamed/0").read_text() == (
-        'v1\n["operator","mapWithState-0","mapWithState","mapWithState(f) of tail-0","2e"]'
+        'v1\n["output","foreachRDD-0","foreachRDD","foreachRDD(f) of tail-0","2e"]'
     )
 
 

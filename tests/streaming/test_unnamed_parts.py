@@ -48,17 +48,6 @@ def letters(pairs: DStream, **how: Any) -> DStream:
     return pairs.map(letter).updateStateByKey(add, 1, **how)
 
 
-def mapped(pairs: DStream, **how: Any) -> DStream:
-    def count(key: str, value: int, state: Any) -> None:
-        state.update((state.get() if state.exists() else 0) + value)
-
-    return pairs.mapWithState(count, numPartitions=1, **how).stateSnapshots()
-
-
-def mapped_letters(pairs: DStream, **how: Any) -> DStream:
-    return mapped(pairs.map(letter), **how)
-
-
 def windowed(pairs: DStream, **how: Any) -> DStream:
     return pairs.reduceByKeyAndWindow(operator.add, operator.sub, 5, 1, 1, **how)
 
@@ -102,7 +91,6 @@ def program(sc: SparkContext, tmp_path: Path) -> Program:
 
 KINDS = [
     (totals, letters, 1),
-    (mapped, mapped_letters, 1),
     (windowed, windowed_letters, 2),  # a window begins with batches before it was there
 ]
 

@@ -1,12 +1,12 @@
 """What the parts of a program without names of their own are made of: how a restart finds them.
 
     unnamed/<n>    v1
-                   ["operator","mapWithState-0","mapWithState","mapWithState(f) of tail-0","9f86"]
+                   ["output","foreachRDD-0","foreachRDD","foreachRDD(f) of tail-0","9f86"]
 
 A part is an input, an operator with state or an output that is called by its kind and place. Files
-of the location are found by such names (``sources/tail-0``, ``state/mapWithState-0``), so the
-newest entry says which part each name belongs to (penstock.streaming.recovery.unnamed). Receivers
-of a stream have such a folder in its journal (penstock.driver.receiver_names).
+of the location are found by such names (``sources/tail-0``, ``rdds/marks/updateStateByKey-0``), so
+the newest entry says which part each name belongs to (penstock.streaming.recovery.unnamed).
+Receivers of a stream have such a folder in its journal (penstock.driver.receiver_names).
 
 Invariants:
 

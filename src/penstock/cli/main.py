@@ -38,7 +38,6 @@ _COMMANDS = {
         "Topics, and the offsets of queries, programs, receivers and groups.",
     ),
     "rate": LazyCommand("penstock.cli.rate", "Show a program's rates, change its limits."),
-    "state": LazyCommand("penstock.cli.state", "Show the state of mapWithState operators."),
     "top": LazyCommand(
         "penstock.cli.top", "Show what programs, queries and journals do, live; Ctrl-C ends it."
     ),

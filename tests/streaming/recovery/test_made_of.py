@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.streaming import InputDStream, StateSpec, StreamingContext
+from penstock.streaming import InputDStream, StreamingContext
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.recovery.made_of import (
     describe_input,
@@ -32,7 +32,7 @@ def write(frame: Any, batch_id: int, output: Any) -> None: ...
 
 
 class Tally:
-    def __call__(self, key: Any, value: Any, state: Any) -> None: ...
+    def __call__(self, values: list[Any], state: Any) -> None: ...
 
     def latest(self, values: list[int], state: int | None) -> int | None:
         return values[-1] if values else state
@@ -52,8 +52,8 @@ def test_operators(ssc: StreamingContext) -> None:
     both = words.union(more.map(partial(operator.mod, 2))).reduceByKey(operator.add, 4)
     both.updateStateByKey(add).pprint()
     both.updateStateByKey(Tally().latest, name="latest-0").pprint()
-    words.join(both).mapWithState(Tally()).pprint()
-    words.mapWithState(StateSpec.function(lambda key, value, state: None)).stateSnapshots().pprint()
+    words.join(both).updateStateByKey(Tally()).pprint()
+    words.updateStateByKey(lambda values, state: None).pprint()
     words.window(4, 2).countByWindow(60, 2).pprint()
     words.countByValueAndWindow(2, 1).pprint()  # too small for state
     words.updateStateByKey(add)  # without an output
@@ -65,12 +65,12 @@ def test_operators(ssc: StreamingContext) -> None:
     assert operators(ssc) == {
         "updateStateByKey-0": f"updateStateByKey(add) of {of_both}",
         "latest-0": f"updateStateByKey(latest) of {of_both}",
-        "mapWithState-0": f"mapWithState(Tally) of join of ({of_words}) and ({of_both})",
-        "mapWithState-1": f"mapWithState(<lambda>) of {of_words}",
+        "updateStateByKey-2": f"updateStateByKey(Tally) of join of ({of_words}) and ({of_both})",
+        "updateStateByKey-3": f"updateStateByKey(<lambda>) of {of_words}",
         "reduceByKeyAndWindow-0": "reduceByKeyAndWindow(add, sub) of reduceByKey(add) of map of "
         f"map of WindowedDStream of {of_words}",
         "reduceByKeyAndWindow-1": "reduceByKeyAndWindow",
-        "updateStateByKey-2": "updateStateByKey",
+        "updateStateByKey-4": "updateStateByKey",
     }
 
 

@@ -22,7 +22,6 @@ from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
-from penstock.streaming.operations.state_spec import StateSpec
 
 __all__ = ["describe_input", "describe_operator", "describe_output"]
 
@@ -95,9 +94,7 @@ def _bounded(text: str) -> str:
 
 def _functions(value: Any) -> Iterator[Callable[..., Any]]:
     """Yield the program's own functions in what a stream or output has."""
-    if isinstance(value, StateSpec):
-        yield from _functions(value._func)
-    elif isinstance(value, partial):
+    if isinstance(value, partial):
         for each in (value.func, *value.args, *value.keywords.values()):
             yield from _functions(each)
     elif callable(value) and not is_own(value):
