@@ -13,13 +13,16 @@ this program is stopped, because its session is persistent.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.streaming import State, StreamingContext
+from penstock.streaming import StreamingContext
 
 HOT = 90.0
+Sensor = tuple[bool, int, list[str]]
+"""Whether it is hot, the batches since its last reading, and what is new about it."""
 
 
 def reading(message: dict[str, Any]) -> tuple[str, float]:
@@ -27,19 +30,22 @@ def reading(message: dict[str, Any]) -> tuple[str, float]:
     return message["topic"].split("/")[1], float(message["payload"])
 
 
-def follow(sensor: str, value: float | None, state: State[bool]) -> tuple[str, str] | None:
-    """Return what changed about a sensor, None if nothing did; its state is whether it is hot."""
-    if state.isTimingOut():  # no reading for as long as the timeout: the value is None
-        return sensor, "is silent"
-    is_hot = value >= HOT
-    was_hot = state.exists() and state.get()
-    state.update(is_hot)  # also when it is the same: a reading restarts the timeout
-    if is_hot == was_hot:
-        return None
-    return sensor, f"is too hot: {value}" if is_hot else f"is well again: {value}"
+def follow(readings: list[float], sensor: Sensor | None, silent_after: int) -> Sensor | None:
+    """Return a sensor after a batch's readings; None forgets it, when it was silent for so long."""
+    was_hot, idle, _ = sensor or (False, 0, [])
+    if not readings:
+        if idle == silent_after:
+            return None
+        return was_hot, idle + 1, ["is silent"] if idle + 1 == silent_after else []
+    news = []
+    for value in readings:
+        if (value >= HOT) != was_hot:
+            was_hot = not was_hot
+            news.append(f"is too hot: {value}" if was_hot else f"is well again: {value}")
+    return was_hot, 0, news
 
 
-def main(host: str, port: str, checkpoint: str, silent_after_s: str = "60") -> None:
+def main(host: str, port: str, checkpoint: str, silent_after: str = "60") -> None:
     """Run until it is stopped."""
 
     def create() -> StreamingContext:
@@ -52,10 +58,11 @@ def main(host: str, port: str, checkpoint: str, silent_after_s: str = "60") -> N
         ssc = StreamingContext(spark.sparkContext, batchDuration=1)
         # The stream's name is part of the session's name at the broker: do not change it.
         messages = ssc.mqttStream(host, int(port), ["plant/+/temperature"], name="plant")
-        # The changed keys of each batch are durable before the batch is done, so a batch that runs
-        # again finds its own result and the function sees no reading twice.
-        readings = messages.map(reading)
-        readings.mapWithState(follow, timeout=float(silent_after_s), name="sensors").pprint()
+        update = partial(follow, silent_after=int(silent_after))
+        # Each batch passes over all sensors. For many of them, or for time-outs in event time, use
+        # transformWithState of a Structured query over the same journal.
+        sensors = messages.map(reading).updateStateByKey(update, name="sensors")
+        sensors.flatMapValues(lambda sensor: sensor[2]).pprint()
         return ssc
 
     ssc = StreamingContext.getOrCreate(checkpoint, create, recover="program")

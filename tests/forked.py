@@ -38,7 +38,6 @@ FORKS.set_forkserver_preload(
         "penstock.journal",
         "penstock.kafka.sink",
         "penstock.receivers.http",
-        "penstock.state",
         "penstock.streaming",
         "tests.driver_program",
         "penstock.structured.sinks",

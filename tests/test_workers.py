@@ -1,4 +1,4 @@
-"""What tasks learn of their input; see test_kafka_output.py and test_map_with_state.py, too."""
+"""What tasks learn of their input; see test_kafka_output.py, too."""
 
 from __future__ import annotations
 

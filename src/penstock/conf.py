@@ -27,7 +27,6 @@ __all__ = [
     "StreamingSettings",
     "UiSettings",
     "check_exactly_once",
-    "codec_name",
     "parse_duration_ms",
     "parse_positive",
     "session_setting_names",
@@ -60,7 +59,6 @@ BAD_VALUES: tuple[BadValues, ...] = ("fail", "replace")
 ON_BATCH_FAILURE: tuple[OnBatchFailure, ...] = ("stop", "continue")
 
 CHECKPOINT_FILE_MANAGER = "spark.penstock.checkpointFileManagerClass"
-_CODEC_CLASS = re.compile(r"org\.apache\.spark\.io\.(\w+)CompressionCodec", re.IGNORECASE)
 _SPARKS_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 SINKS_BAD_VALUES = "spark.penstock.sinks.badValues"
 WRITE_AHEAD_LOG = "spark.streaming.receiver.writeAheadLog.enable"
@@ -79,12 +77,6 @@ Conf = Mapping[str, str] | _SparkConf
 def settings_of(conf: Conf) -> Mapping[str, str]:
     """Return a configuration as a mapping."""
     return conf if isinstance(conf, Mapping) else dict(conf.getAll())
-
-
-def codec_name(text: str) -> str:
-    """Return the short name of a codec that a setting gives by that, or by its Spark class."""
-    found = _CODEC_CLASS.fullmatch(text.strip())
-    return (found[1] if found else text.strip()).lower()
 
 
 def session_setting_names() -> list[str]:

@@ -26,11 +26,6 @@
     │   └── KafkaFencedError        another producer took over a partition of an exactly-once sink
     ├── SinkError                   a sink of batches holds other than it was to write
     ├── ReceiverError               a receiver failed or cannot be placed
-    ├── StateError                  keyed state was used against its rules, or cannot be kept
-    │   ├── StateKeyError           a key without an identity that lasts (also a TypeError)
-    │   ├── DamagedStateError       a state file fails its checksum or cannot be parsed
-    │   ├── MissingStateError       state that should be there is not
-    │   └── LocalCopyError          an executor's local copy of state cannot be used
     └── StreamingError              a streaming program was used against its life cycle
         ├── BadRecordError          a parser refused a record
         ├── BatchFailedError        a batch's job raised; the batch stays uncommitted
@@ -56,18 +51,15 @@ __all__ = [
     "ConfigError",
     "ConsumerExpiredError",
     "DamagedBlockError",
-    "DamagedStateError",
     "FencedError",
     "JournalError",
     "JournalFullError",
     "KafkaDataLossError",
     "KafkaError",
     "KafkaFencedError",
-    "LocalCopyError",
     "LogFormatError",
     "LogGapError",
     "MissingBlockError",
-    "MissingStateError",
     "NewerBlockError",
     "NotFoundError",
     "PenstockError",
@@ -75,8 +67,6 @@ __all__ = [
     "RecoveryMismatchError",
     "SinkError",
     "SourceChangedError",
-    "StateError",
-    "StateKeyError",
     "StorageError",
     "StorageFullError",
     "StreamingError",
@@ -281,26 +271,6 @@ class SinkError(PenstockError):
 
 class ReceiverError(PenstockError):
     """A receiver failed or cannot be placed."""
-
-
-class StateError(PenstockError):
-    """Keyed state was used against its rules, or cannot be kept."""
-
-
-class StateKeyError(StateError, TypeError):
-    """A key has no identity that lasts, so its state could not be found again."""
-
-
-class DamagedStateError(StateError):
-    """A file of the state store fails its checksum or cannot be parsed."""
-
-
-class MissingStateError(StateError):
-    """A file or version of the state store that should be there is not."""
-
-
-class LocalCopyError(StateError):
-    """An executor's local copy of state cannot be used: its disk is full, or fails."""
 
 
 class StreamingError(PenstockError):

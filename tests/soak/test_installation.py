@@ -23,7 +23,7 @@ PYTHONS = ("3.10", "3.11", "3.12", "3.13")
 DSTREAMS = (
     "tests/journal/test_spark.py",
     "tests/streaming/test_operations.py",
-    "tests/streaming/test_map_with_state.py",
+    "tests/streaming/test_state_recovery.py",
     "tests/checkpoint/tools/test_altered_entries.py",
 )
 BOTH = (*DSTREAMS, "tests/structured/test_journal_source.py")

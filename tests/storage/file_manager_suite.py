@@ -292,11 +292,11 @@ class CheckpointFileManagerSuite:
         assert storage.list("folder") == [Entry("file", size=5)]
 
     def test_a_folder_is_a_storage_of_its_own(self, storage: CheckpointFileManager) -> None:
-        inner = storage.open_folder("state").open_folder("counts")
-        pickle.loads(pickle.dumps(inner)).create("0/1.delta", b"x")
+        inner = storage.open_folder("journal").open_folder("clicks")
+        pickle.loads(pickle.dumps(inner)).create("r0/1.parquet", b"x")
 
-        assert storage.read("state/counts/0/1.delta") == b"x"
-        assert storage.uri("state/counts/0/1.delta") == inner.uri("0/1.delta")
+        assert storage.read("journal/clicks/r0/1.parquet") == b"x"
+        assert storage.uri("journal/clicks/r0/1.parquet") == inner.uri("r0/1.parquet")
         assert storage.url != inner.url
 
     def test_variants_are_the_same_files(self, storage: CheckpointFileManager) -> None:

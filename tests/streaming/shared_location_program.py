@@ -10,16 +10,14 @@ import sys
 from pyspark import SparkContext
 
 from penstock.errors import PenstockError
-from penstock.streaming import StateSpec, StreamingContext
+from penstock.streaming import StreamingContext
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.driver_program import new_spark, say
 
 
-def count(key, value, state):  # type: ignore[no-untyped-def]
-    total = (state.get() if state.exists() else 0) + value
-    state.update(total)
-    return key, total
+def count(new: list[int], total: int | None) -> int:
+    return sum(new) + (total or 0)
 
 
 def start(sc: SparkContext, location: str) -> None:
@@ -29,8 +27,7 @@ def start(sc: SparkContext, location: str) -> None:
     )
     seen: list[object] = []
     pairs = ssc.queueStream([[("a", 1)], [("a", 1)]])
-    counts = pairs.mapWithState(StateSpec.function(count).numPartitions(2))
-    counts.foreachRDD(lambda rdd: seen.append(rdd.collect()))
+    pairs.updateStateByKey(count, 2).foreachRDD(lambda rdd: seen.append(rdd.collect()))
     stepper = Stepper(ssc, clock)
     try:
         ssc.start()

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from penstock.errors import LogFormatError, RecoveryMismatchError
-from penstock.streaming import State, StateSpec, StreamingContext
+from penstock.streaming import StreamingContext
 from penstock.testing.stepper import Stepper
 from tests.streaming.runs import Runs
 from tests.waiting import eventually
@@ -21,8 +21,8 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.spark
 
 
-def count(key: str, value: Any, state: State[int]) -> None:
-    state.update(1 + (state.get() if state.exists() else 0))
+def count(new: list[str], total: int | None) -> int:
+    return len(new) + (total or 0)
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def start(runs: Runs, tmp_path: Path) -> Callable[[], Stepper]:
             written[batch_id] = sorted(row.value for row in df.collect())
 
         lines.foreachBatch(write)
-        counts = lines.map(lambda line: ("lines", line)).mapWithState(StateSpec.function(count))
-        counts.stateSnapshots().foreachRDD(lambda rdd: totals.update(rdd.collect()))
+        counts = lines.map(lambda line: ("lines", line)).updateStateByKey(count).checkpoint(1)
+        counts.foreachRDD(lambda rdd: totals.update(rdd.collect()))
 
     def start() -> Stepper:
         return runs.start_program(define)
@@ -67,8 +67,8 @@ def test_a_damaged_newest_entry(start: Any, runs: Runs, tmp_path: Path) -> None:
     subprocess.run(["/bin/sh", "-c", command], check=True)
     with pytest.raises(RecoveryMismatchError) as ahead:
         start()
-    (version,) = re.findall(r"file://(\S+\.version)", str(ahead.value.hint))
-    os.unlink(version)
+    (mark,) = re.findall(r"file://(\S+)", str(ahead.value.hint))
+    os.unlink(mark)
 
     with log.open("a") as file:
         file.write("3\n")

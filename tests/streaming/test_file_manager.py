@@ -13,7 +13,6 @@ from pyspark import SparkContext
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import ConfigError
 from penstock.receivers import Receiver
-from penstock.state import State
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.streaming import StreamingContext
@@ -55,11 +54,9 @@ def test_an_upload_is_logged_without_a_temporary_file(caplog: pytest.LogCaptureF
     ]
 
 
-def test_journal_and_state_are_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_journal_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, LOGGER)
-    location = open_location(str(tmp_path))
-    location.open_folder("journal").create("clicks/block", b"x")
-    location.private().open_folder("state").create("counts/1", b"x")
+    open_location(str(tmp_path)).open_folder("journal").create("clicks/block", b"x")
     open_storage(tmp_path).create("file", b"x")
     assert messages(caplog) == []
 
@@ -74,11 +71,6 @@ class Once(Receiver):
         pass
 
 
-def count(key: str, value: int | None, state: State) -> tuple[str, int]:
-    state.update((state.get() if state.exists() else 0) + (value or 0))
-    return key, int(state.get())
-
-
 @pytest.fixture
 def file_manager(sc: SparkContext) -> Iterator[None]:
     with spark_settings(sc, {SETTING: "tests.storage.sqlite_files.SqliteFiles"}):
@@ -91,19 +83,18 @@ def file_manager(sc: SparkContext) -> Iterator[None]:
 def test_a_program_runs_on_a_file_manager_of_its_own(
     sc: SparkContext, tmp_path: Path, recover: str
 ) -> None:
-    """Driver and executors: offsets, journal, state and the graph checkpoint are in a database."""
+    """Driver and executors: offsets, journal and the graph checkpoint are in a database."""
     clock = ManualClock(1_000_000)
     url = f"sqlite://{tmp_path}/files.db/words"
     sink = tmp_path / "sink"
 
     def write(rdd: object) -> None:
         with open(sink, "a") as file:
-            file.writelines(f"{pair}\n" for pair in rdd.collect())  # type: ignore[attr-defined]
+            file.writelines(f"{word}\n" for word in rdd.collect())  # type: ignore[attr-defined]
 
     def create() -> StreamingContext:
         ssc = StreamingContext(sc, 1, clock=clock)
-        pairs = ssc.receiverStream(Once(), name="words").map(lambda word: (word, 1))
-        pairs.mapWithState(count, name="counts").foreachRDD(write)
+        ssc.receiverStream(Once(), name="words").foreachRDD(write)
         return ssc
 
     for run in (1, 2):
@@ -116,11 +107,10 @@ def test_a_program_runs_on_a_file_manager_of_its_own(
         )
         ssc.stop(stopSparkContext=False)
 
-    counts = [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
-    assert sorted(sink.read_text().splitlines()) == list(map(str, counts))
+    assert sorted(sink.read_text().splitlines()) == ["a", "a", "b", "b"]
     assert {path.name for path in tmp_path.iterdir()} == {"files.db", "sink"}
     folders = {entry.name for entry in SqliteFiles(url).list()}
-    assert {"commits", "journal", "metadata", "offsets", "sources", "state"} <= folders
+    assert {"commits", "journal", "metadata", "offsets", "sources"} <= folders
     assert any(name.startswith("checkpoint-") for name in folders) is (recover == "graph")
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from penstock.checkpoint import CheckpointLocation
 from penstock.errors import RecoveryMismatchError
-from penstock.streaming import State, StateSpec, StreamingContext
+from penstock.streaming import StreamingContext
 from penstock.streaming.core.recorded_conf import _RELEVANT, settle_conf
 from penstock.streaming.core.session_conf import SessionConf
 from tests.streaming.runs import Runs
@@ -150,31 +150,6 @@ def test_a_value_that_this_spark_does_not_accept_is_refused(
 
 def test_a_setting_that_this_spark_does_not_know_has_no_value(sc: SparkContext) -> None:
     assert SessionConf(sc).get("spark.sql.no.such.setting") is None
-
-
-def count(key: str, value: int | None, state: State) -> int:
-    state.update((state.get() if state.exists() else 0) + (value or 0))
-    return int(state.get())
-
-
-def test_partitions_of_state_stay(
-    program: Program, sc: SparkContext, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = "spark.penstock.statePartitions.counts"
-
-    def counts(partitions: int | None) -> Callable[[Any], Any]:
-        spec = StateSpec.function(count)
-        spec = spec if partitions is None else spec.numPartitions(partitions)
-        return lambda pairs: pairs.mapWithState(spec, name="counts")
-
-    assert program.run(counts(3))[name] == "3"
-    assert program.run(counts(None))[name] == "3"
-    assert updates(caplog) == [
-        f"Updating the value of conf '{name}' in current session from '{sc.defaultParallelism}' "
-        "to '3'."
-    ]
-    with pytest.raises(RecoveryMismatchError, match=r"has 3 partitions.* requests 4"):
-        program.run(counts(4))
 
 
 def test_a_changed_batch_interval_is_told(

@@ -238,8 +238,6 @@ def _state(batch: BatchFacts) -> str:
 def _operator_row(facts: OperatorFacts) -> tuple[Any, ...]:
     oldest, newest = facts.oldest_version, facts.newest_version
     versions = "-" if oldest is None else f"{oldest}..{newest}"
-    if facts.format == "penstock":  # its versions are times
-        versions = f"{iso_time(oldest)}..{iso_time(newest)}" if oldest is not None else "-"
     few = len(facts.stores) <= _FEW
     stores = (", ".join(facts.stores) or "-") if few else f"{len(facts.stores)} stores"
     name = facts.name or "-"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import checkpoint, doctor, ingest, journal, kafka, rate, state, ui
+from penstock.cli import checkpoint, doctor, ingest, journal, kafka, rate, ui
 from penstock.cli.demo import command as demo
 from penstock.cli.log import LogFormat, log_to_stderr, report_error
 from penstock.errors import PenstockError
@@ -16,7 +16,7 @@ from penstock.errors import PenstockError
 __all__ = ["app", "main"]
 
 app = typer.Typer(name="penstock", no_args_is_help=True)
-for _command in (demo, doctor, checkpoint, ingest, journal, kafka, rate, state, ui):
+for _command in (demo, doctor, checkpoint, ingest, journal, kafka, rate, ui):
     app.add_typer(_command.app)
 
 

@@ -3,7 +3,6 @@
 from penstock.streaming import StreamingContext
 """
 
-from penstock.state import State
 from penstock.streaming.context import StreamingContext
 from penstock.streaming.core.batch import OutputBatch, SourceRange
 from penstock.streaming.core.events import (
@@ -18,7 +17,6 @@ from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.streaming.operations.dstream import DStream
-from penstock.streaming.operations.state_spec import StateSpec
 
 __all__ = [
     "BatchInfo",
@@ -31,8 +29,6 @@ __all__ = [
     "ReceiverInfo",
     "ReceiverInputDStream",
     "SourceRange",
-    "State",
-    "StateSpec",
     "StreamInputInfo",
     "StreamingContext",
     "StreamingListener",

@@ -192,9 +192,7 @@ NOT_IMPORTED = [
     "journal/clicks/stream.json",
     "undo/a.json",
     "driver.lock",
-    "state/counts/versions/00000000001700000000.version",  # keyed state
-    "state/counts/0/00000000001700000000-0123abcd.delta",
-    "state/0/versions/00000000001700000000.version",
+    "state/counts/0/1.delta",  # Spark's operators have numbers
     "offsets/9223372036854775807",  # the barrier
     "offsets/.0.0123456789abcdef.tmp",
     "offsets",

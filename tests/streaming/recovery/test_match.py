@@ -17,7 +17,7 @@ from penstock.streaming.recovery.match import (
 )
 
 COUNTS = Operator("counts", "updateStateByKey", {"partitions": 2})
-SESSIONS = Operator("sessions", "mapWithState", {"partitions": 4, "timeout_ms": None})
+SESSIONS = Operator("sessions", "reduceByKeyAndWindow", {"partitions": 4, "windowMs": None})
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_program_is_described_in_the_conf_of_its_batches() -> None:
     assert conf == {
         "spark.penstock.inputs": '["a","b"]',
         "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts","schema":'
-        '{"partitions":2}},{"kind":"mapWithState","name":"sessions","schema":'
-        '{"partitions":4,"timeout_ms":null}}]',
+        '{"partitions":2}},{"kind":"reduceByKeyAndWindow","name":"sessions","schema":'
+        '{"partitions":4,"windowMs":null}}]',
         "spark.penstock.outputs": '{"copy":true,"foreachRDD-0":false}',
         "spark.penstock.toldOutputs": '["copy"]',
     }
@@ -71,8 +71,8 @@ def test_an_operator_may_be_new() -> None:
         ([], r"state of updateStateByKey 'counts'.*not in the program.*none.*name='counts'"),
         ([Operator("Counts", COUNTS.kind, COUNTS.schema)], r"'counts'.*operators: 'Counts'\)"),
         (
-            [Operator("counts", "mapWithState", COUNTS.schema)],
-            r"'counts' is a mapWithState now.*that of a updateStateByKey",
+            [Operator("counts", "reduceByKeyAndWindow", COUNTS.schema)],
+            r"'counts' is a reduceByKeyAndWindow now.*that of a updateStateByKey",
         ),
         (
             [Operator("counts", COUNTS.kind, {"partitions": 3})],

@@ -60,7 +60,7 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class OperatorFacts:
-    """A stateful operator. Spark's batch N leaves version N + 1; penstock's are batch times."""
+    """A stateful operator. Batch N leaves version N + 1 of its state."""
 
     operator: str
     name: str | None
@@ -218,7 +218,7 @@ def _operator_facts(state: OperatorState, info: OperatorInfo | None) -> Operator
         name=info.name if info else None,
         format=state.format,
         partitions=len({store.partition for store in state.stores}),
-        stores=tuple(sorted({store.name for store in state.stores if store.name})),
+        stores=tuple(sorted({store.name for store in state.stores})),
         oldest_version=state.versions[0] if state.versions else None,
         newest_version=state.versions[-1] if state.versions else None,
         files=state.files,

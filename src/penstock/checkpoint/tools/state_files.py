@@ -4,12 +4,9 @@
         <version>.delta, <version>.snapshot          Spark's HDFSBackedStateStoreProvider
         <version>.changelog, <version>.zip           Spark's RocksDB; SSTs/ holds the zips' tables
         <version>_<id>.changelog, <version>_<id>.zip   with checkpoint ids (state format 2)
-    state/<operator>/versions/<time>.version         penstock's mapWithState
-    state/<operator>/<partition>/<time>-<run>.delta, .pack, .snapshot
 
-Batch N of Spark begins from version N and leaves version N + 1. A version can be loaded from the
+Batch N begins from version N and leaves version N + 1. A version can be loaded from the
 newest snapshot that is not after it and the deltas (changelogs) from there on; version 0 is empty.
-penstock's versions are times of batches.
 """
 
 from __future__ import annotations
@@ -32,9 +29,8 @@ __all__ = [
     "parse_version",
 ]
 
-_PATH = re.compile(r"state/([^/]+)/(?:(\d+)(?:/([^/]+))?|versions)/([^/]+)")
+_PATH = re.compile(r"state/([^/]+)/(\d+)(?:/([^/]+))?/([^/]+)")
 _SPARK_FILE = re.compile(r"(\d+)(?:_([\w-]+))?\.(delta|snapshot|changelog|zip)")
-_OWN_FILE = re.compile(r"(\d{20})(?:-[0-9a-f]{8})?\.(delta|pack|snapshot|version)")
 _FORMATS = {
     "delta": "HDFS-backed",
     "snapshot": "HDFS-backed",
@@ -73,14 +69,14 @@ class OperatorState:
     format: str
     stores: tuple[StateStore, ...]
     versions: tuple[int, ...]
-    """What all stores together know of, ascending; of penstock's the published ones."""
+    """What all stores together know of, ascending."""
     files: int
     size_bytes: int
     """Of everything below the operator's folder, tables and metadata too."""
 
 
 def group_state(files: Mapping[str, FileInfo]) -> tuple[OperatorState, ...]:
-    """Return the operators whose state is among the files of a location, by number or name."""
+    """Return the operators whose state is among the files of a location, by number."""
     below: dict[str, list[FileInfo]] = {}
     for path, info in files.items():
         parts = path.split("/")
@@ -121,20 +117,12 @@ def _step_suffix(files: Iterable[StateFile]) -> str:
 
 def _operator(name: str, files: list[FileInfo]) -> OperatorState:
     stores: dict[tuple[int, str], list[StateFile]] = {}
-    published: list[int] = []
     formats = set()
     for info in files:
         found = _PATH.fullmatch(info.path)
         if found is None:
             continue
-        if own := _OWN_FILE.fullmatch(found[4]):
-            formats.add("penstock")
-            if own[2] == "version":
-                published.append(int(own[1]))
-            elif found[2]:
-                file = StateFile(int(own[1]), own[2], info.path, info.size)
-                stores.setdefault((int(found[2]), ""), []).append(file)
-        elif found[2] and (spark := _SPARK_FILE.fullmatch(found[4])):
+        if spark := _SPARK_FILE.fullmatch(found[4]):
             formats.add(_FORMATS[spark[3]])
             file = StateFile(int(spark[1]), spark[3], info.path, info.size, spark[2])
             stores.setdefault((int(found[2]), found[3] or "default"), []).append(file)
@@ -143,7 +131,7 @@ def _operator(name: str, files: list[FileInfo]) -> OperatorState:
         operator=name,
         format=" and ".join(sorted(formats)) or "unknown",
         stores=tuple(StateStore(*key, tuple(sorted(stores[key]))) for key in sorted(stores)),
-        versions=tuple(sorted(published if "penstock" in formats else versions)),
+        versions=tuple(sorted(versions)),
         files=len(files),
         size_bytes=sum(info.size for info in files),
     )

@@ -29,7 +29,6 @@ from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
-    from penstock.streaming.core.stored_state import StoredStateStream
 
 __all__ = ["BaseDStream"]
 
@@ -115,11 +114,6 @@ class BaseDStream(ABC):
     def writes_rdds(self) -> bool:
         """Whether this stream writes RDDs to the checkpoint location."""
         return self.must_checkpoint or self.checkpoint_ms is not None
-
-    @property
-    def stored_state(self) -> StoredStateStream | None:
-        """This stream, if it keeps state on the checkpoint location; None otherwise."""
-        return None
 
     # -- the context --
 

@@ -5,8 +5,6 @@ of the session, so that a batch that runs again gives the same results. What is 
 
 - the settings that Spark records for its own queries (``OffsetSeqMetadata.relevantSQLConfs``), and
   ``spark.sql.shuffle.partitions``;
-- ``spark.penstock.statePartitions.<operator>``: the number of partitions of an operator's state.
-  It replaces the default parallelism; another number that the program requests is refused;
 - ``spark.penstock.batchIntervalMs``. A program may change it: windows and state continue on the
   grid of the location's zero time. Only a warning says so, with both values.
 
@@ -31,7 +29,7 @@ from pyspark import SparkContext
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.streaming.core.session_conf import SessionConf
 
-__all__ = ["settle_conf", "warn_of_update"]
+__all__ = ["settle_conf"]
 
 _log = logging.getLogger("penstock.OffsetSeqMetadata")
 
@@ -66,7 +64,7 @@ def settle_conf(sc: SparkContext, recorded: Mapping[str, str], interval_ms: int)
     if before_ms != str(interval_ms):
         _log.warning(
             "The batch interval was %s ms and is %d ms from now on: functions that are called once "
-            "a batch (updateStateByKey, timeouts) are called at other times. Windows keep theirs",
+            "a batch (updateStateByKey) are called at other times. Windows keep theirs",
             before_ms,
             interval_ms,
         )
@@ -88,20 +86,15 @@ def settle_conf(sc: SparkContext, recorded: Mapping[str, str], interval_ms: int)
             except ConfigError as error:
                 raise _mismatch(name, current, value) from error
             if current is not None:
-                warn_of_update(name, current, value)
+                _log.warning(
+                    "Updating the value of conf '%s' in current session from '%s' to '%s'.",
+                    name,
+                    current,
+                    value,
+                )
         if value is not None:
             settled[name] = value
     return settled
-
-
-def warn_of_update(name: str, current: str, recorded: str) -> None:
-    """Warn that a recorded setting replaces the program's."""
-    _log.warning(
-        "Updating the value of conf '%s' in current session from '%s' to '%s'.",
-        name,
-        current,
-        recorded,
-    )
 
 
 def _mismatch(name: str, current: str | None, recorded: str) -> RecoveryMismatchError:

@@ -129,13 +129,6 @@ class BatchLog:
         """The time from which batches and slides count, None in a new location."""
         return self._zero_ms
 
-    @property
-    def newest_committed_ms(self) -> int | None:
-        """The time of the newest batch that earlier runs committed, None without one."""
-        newest = next((n for n in reversed(self._before) if n not in self._recovery.rerun), None)
-        entry = None if newest is None else self._location.offsets.get(newest)
-        return None if entry is None else entry.batch_timestamp_ms
-
     def begin(self, first_ms: int, interval_ms: int) -> int:
         """Return the zero time of a run whose first batch is due at ``first_ms``.
 

@@ -42,11 +42,6 @@ class DueTicks:
         self._missed_are_known = False  # before the first one of _due
 
     @property
-    def next_ms(self) -> int | None:
-        """The time of the batch to plan next, None without one."""
-        return next((tick.time_ms for tick in (*self._missed, *self._due)), None)
-
-    @property
     def late_since_ms(self) -> int | None:
         """The first tick that waits for earlier batches to end, None without one."""
         return self._due[0].since_ms if self._due else None

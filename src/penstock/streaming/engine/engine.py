@@ -92,7 +92,7 @@ class Engine:
         ) / 1000
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
-            _open_state(sc, graph, location)
+            _check_location(sc, graph, location)
             run = SinkUse(location.storage, settings)
             log = _open_log(graph, location, recovery, run)
             if graph.writes_rdds:
@@ -260,17 +260,11 @@ class Engine:
         self._rates.batch_done(job_set)
 
 
-def _open_state(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocation) -> None:
+def _check_location(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocation) -> None:
     if graph.is_written_by_executors and has_executors(sc):
         check_shared(sc, location.storage)
-    stored = graph.stored_state
-    if stored or graph.writes_rdds:
+    if graph.writes_rdds:
         check_trusted(location.url)
-    if stored:
-        state = location.storage.private().open_folder("state")
-        check_trusted(state.url)
-        for operator in stored:
-            operator.open_state(state)
 
 
 def _open_log(

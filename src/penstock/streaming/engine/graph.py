@@ -16,7 +16,6 @@ from penstock.streaming.core.events import StreamInputInfo
 from penstock.streaming.core.missed_ticks import ticks_needed
 from penstock.streaming.core.operators import Operators
 from penstock.streaming.core.rdd_retention import needed_after
-from penstock.streaming.core.stored_state import StoredStateStream
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 
@@ -50,14 +49,8 @@ class DStreamGraph:
 
     @property
     def is_written_by_executors(self) -> bool:
-        """Whether tasks write to the checkpoint location: blocks, dead letters, state, RDDs."""
+        """Whether tasks write to the checkpoint location: blocks, dead letters, RDDs."""
         return any(s.is_written_by_executors or s.writes_rdds for s in self.streams())
-
-    @property
-    def stored_state(self) -> list[StoredStateStream]:
-        """The streams with state in the checkpoint location, parents first."""
-        found = (stream.stored_state for stream in reversed(list(self.streams())))
-        return [stream for stream in found if stream is not None]
 
     def add_input(self, stream: InputDStream) -> None:
         """Add an input; its name must be unique."""
@@ -212,16 +205,6 @@ class DStreamGraph:
     def _taken(self, batch: Batch) -> Iterator[tuple[InputDStream, SourceRange]]:
         """Return the batch's range of each input."""
         return zip(self.inputs, batch.sources, strict=True)
-
-    def state_updates(self, batch: Batch) -> Callable[[], None] | None:
-        """Return the function that updates all state to that of the batch, None without state."""
-        changing = [s for s in self.stored_state if s.get_or_compute(batch.time_ms) is not None]
-
-        def update() -> None:
-            for stream in changing:
-                stream.update_state(batch.time_ms)
-
-        return update if changing else None
 
     def open_rdd_checkpoints(self, place: RddCheckpoints) -> None:
         """Set the location of RDD checkpoints for every stream."""

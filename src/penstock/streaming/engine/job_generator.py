@@ -30,7 +30,7 @@ from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.due_ticks import DueTick, DueTicks, LateWarning
 from penstock.streaming.engine.failures import batch_failed
 from penstock.streaming.engine.graph import DStreamGraph
-from penstock.streaming.engine.jobs import Job, JobSet, jobs_after
+from penstock.streaming.engine.jobs import Job, JobSet
 from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 from penstock.streaming.engine.resume import first_tick, restore, ticks_to_plan
@@ -115,10 +115,6 @@ class JobGenerator:
         self._graph.initialize(self._log.begin(first_ms, interval_ms))
         restore(self._graph, self._log, again)
         self._due.add_missed(self._missed_before(first_ms))
-        committed_ms = self._log.newest_committed_ms
-        begin_ms = again[0].time_ms if again else self._due.next_ms or first_ms
-        for stream in self._graph.stored_state:
-            self._log.record(stream.begin_state(begin_ms, committed_ms, self._log.previous_run_ms))
         # Before any batch, but after everything that a recovered graph needs from the location.
         self._do_checkpoint(first_ms - interval_ms)
         for batch in again:
@@ -270,8 +266,6 @@ class JobGenerator:
                 for number, output in enumerate(self._graph.outputs)
                 if (run := output.job(batch)) is not None
             ]
-            if (update := self._graph.state_updates(batch)) is not None:
-                jobs = jobs_after(update, batch, jobs)
             inputs = self._graph.input_infos(batch)
         except (Exception, SystemExit) as e:  # a user's function of RDDs runs here
             self._log.fail(batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
 from penstock.clock import iso_time
@@ -14,10 +13,7 @@ from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.core.call_site import CallSite
 from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
-__all__ = ["Job", "JobSet", "jobs_after"]
-
-_UPDATE = CallSite("mapWithState", "update of state", "")
-"""The job of a batch that no output uses, but that updates state."""
+__all__ = ["Job", "JobSet"]
 
 
 @dataclass(frozen=True)
@@ -121,19 +117,3 @@ class JobSet:
     def _update(self, job: Job, **facts: Any) -> OutputOperationInfo:
         output = self.outputs[job.output_id] = replace(self.outputs[job.output_id], **facts)
         return output
-
-
-def jobs_after(first: Callable[[], None], batch: Batch, jobs: list[Job]) -> list[Job]:
-    """Return the jobs, each of which calls ``first`` before it runs.
-
-    The function must allow repeated calls, by several threads. A batch without outputs gets a job
-    for it alone.
-    """
-
-    def run(job: Job) -> None:
-        first()
-        job.run()
-
-    if not jobs:
-        return [Job(batch, 0, _UPDATE, first)]
-    return [replace(job, run=partial(run, job)) for job in jobs]

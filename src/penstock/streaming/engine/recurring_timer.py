@@ -85,7 +85,7 @@ class RecurringTimer:
         if jump_ms <= -self._period_ms:
             _log.warning(
                 "The clock of this machine was set back by %.1f s. Batches continue, one every %g "
-                "s, with times ahead of the clock; windows and timeouts of state use these times",
+                "s, with times ahead of the clock; windows use these times",
                 -jump_ms / 1000,
                 self._period_ms / 1000,
             )

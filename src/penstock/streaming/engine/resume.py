@@ -27,7 +27,7 @@ def first_tick(log: BatchLog, timer: RecurringTimer, now_ms: int, interval_ms: i
         _log.warning(
             "The newest batch time is %s, %.0f s ahead of the clock of this machine, which "
             "was ahead once, or is behind now. Batches continue after it, one every %g s, "
-            "with times ahead of the clock; windows and timeouts of state use these times",
+            "with times ahead of the clock; windows use these times",
             iso_time(newest_ms),
             (newest_ms - now_ms) / 1000,
             interval_ms / 1000,

@@ -30,8 +30,6 @@ from penstock.streaming.operations.windows import WindowOperations
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
-    from penstock.streaming.operations.state_spec import StateSpec
-    from penstock.streaming.state.map_with_state import MapWithStateDStream
 
 __all__ = [
     "DStream",
@@ -61,12 +59,6 @@ class DStream(WindowOperations):
             ConfigError: the two have different slide durations or contexts.
         """
         return UnionDStream(self.ssc, (self, other))
-
-    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
-        # Imported here because it is also a DStream.
-        from penstock.streaming.state.map_with_state import MapWithStateDStream
-
-        return MapWithStateDStream(self, spec, name)
 
     def _derive(
         self, operation: str, function: Callable[..., RDD[Any]], *others: DStream, **bound: Any

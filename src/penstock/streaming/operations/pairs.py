@@ -12,12 +12,10 @@ from pyspark.core.rdd import portable_hash
 from penstock.errors import ConfigError
 from penstock.streaming.core import transforms
 from penstock.streaming.operations.basic import BasicOperations
-from penstock.streaming.operations.state_spec import StateSpec
 
 if TYPE_CHECKING:
     from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
-    from penstock.streaming.state.map_with_state import MapWithStateDStream
 
 __all__ = ["PairOperations"]
 
@@ -143,46 +141,6 @@ class PairOperations(BasicOperations):
             partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
             initial=given if isinstance(given, RDD) or given else None,
         )
-
-    def mapWithState(
-        self,
-        spec: StateSpec | Callable[..., Any],
-        *,
-        initialState: RDD[Any] | Iterable[tuple[Any, Any]] | None = None,
-        numPartitions: int | None = None,
-        timeout: float | None = None,
-        name: str | None = None,
-    ) -> MapWithStateDStream:
-        """Return a stream of the results of a function of each record and its key's state.
-
-        The state is kept in versions in the checkpoint location, and the cost of a batch depends on
-        its records, not on the number of keys (docs/state.md).
-
-        Args:
-            spec: ``f(key, value, state)``, ``f(time, key, value, state)``, or a StateSpec, which
-                includes the next three arguments.
-            initialState: see ``StateSpec.initialState``.
-            numPartitions: see ``StateSpec.numPartitions``.
-            timeout: seconds; see ``StateSpec.timeout``.
-            name: identifies the state after a restart and a change of the program.
-
-        Raises:
-            ConfigError: an argument is invalid.
-            StreamingError: another operator has the name.
-        """
-        if not isinstance(spec, StateSpec):
-            spec = StateSpec(spec)
-        if initialState is not None:
-            spec.initialState(initialState)
-        if numPartitions is not None:
-            spec.numPartitions(numPartitions)
-        if timeout is not None:
-            spec.timeout(timeout)
-        return self._mapped_with_state(spec, name)
-
-    @abstractmethod
-    def _mapped_with_state(self, spec: StateSpec, name: str | None) -> MapWithStateDStream:
-        """Return the stream of ``mapWithState``."""
 
     def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
         return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)

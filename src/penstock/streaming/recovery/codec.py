@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from penstock.conf import codec_name
 from penstock.errors import ConfigError
 
 __all__ = ["MalformedCheckpointError", "codec_from_conf", "decode", "encode"]
@@ -24,6 +23,7 @@ __all__ = ["MalformedCheckpointError", "codec_from_conf", "decode", "encode"]
 _SETTING = "spark.io.compression.codec"
 _DEFAULT = "lz4"  # Spark's
 _CODECS = ("lz4", "snappy", "zstd")
+_CODEC_CLASS = re.compile(r"org\.apache\.spark\.io\.(\w+)CompressionCodec", re.IGNORECASE)
 _HEADER = re.compile(rb"(penstock-graph-checkpoint v1 ([a-z0-9]+) ([0-9]{1,12}) )([0-9a-f]{8})\n")
 
 
@@ -38,7 +38,8 @@ def codec_from_conf(conf: Mapping[str, str]) -> str:
         ConfigError: it is unknown, or not available in Python (lzf exists in the JVM only).
     """
     text = conf.get(_SETTING, _DEFAULT)
-    codec = codec_name(text)
+    found = _CODEC_CLASS.fullmatch(text.strip())
+    codec = (found[1] if found else text.strip()).lower()
     if codec not in _CODECS:
         raise ConfigError(
             f"setting {_SETTING} is {text!r}, a codec that graph checkpoints cannot use",

@@ -1,1 +1,1 @@
-"""State of keys across batches: mapWithState, updateStateByKey, windows with an inverse."""
+"""State of keys across batches: updateStateByKey, windows with an inverse."""

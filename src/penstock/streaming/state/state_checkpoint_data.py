@@ -25,7 +25,6 @@ from penstock.checkpoint.rdd_marks import RddMark
 from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
-from penstock.streaming.state.ahead_of_log import check_state_is_planned
 
 __all__ = ["StateCheckpointData"]
 
@@ -78,9 +77,7 @@ class StateCheckpointData(DStreamCheckpointData):
                 "the offset log was set back further than state is kept; start with a new "
                 "checkpoint location",
             )
-        marks, name = self._open_place().marks, self._operator.name
-        files = {time_ms: marks.url(name, time_ms) for time_ms in self._marks}
-        check_state_is_planned(name, files, max(planned_ms, done_ms))
+        self._check_planned(max(planned_ms, done_ms, 0))
         restart_ms = self.restart_ms(done_ms, done_ms)
         restored = {}
         for time_ms in self.currentCheckpointFiles:
@@ -120,6 +117,26 @@ class StateCheckpointData(DStreamCheckpointData):
                 "give the operator a different name (name=), or a new checkpoint location",
             )
         return found
+
+    def _check_planned(self, planned_ms: int) -> None:
+        """Refuse state that is later than ``planned_ms``, the newest batch in the offset log.
+
+        Entries of the log may be deleted to go back to an earlier batch. Their records are read
+        again then, in batches of later times, and state that has them already would count them
+        twice.
+        """
+        marks, name = self._open_place().marks, self._operator.name
+        ahead = {time_ms: marks.url(name, time_ms) for time_ms in self._marks}
+        ahead = {time_ms: url for time_ms, url in ahead.items() if time_ms > planned_ms}
+        if ahead:
+            raise RecoveryMismatchError(
+                f"the state of operator {name!r} is of {iso_time(max(ahead))}, and the newest "
+                f"batch in the offset log is of {iso_time(planned_ms)}",
+                operation="recover state",
+                ids={"operator": name},
+                hint="restore the entries that the offset log lacks; when they were deleted to go "
+                f"back, delete the files of their state: {', '.join(ahead.values())}",
+            )
 
     def _fits(self, time_ms: int, mark: RddMark, is_aligned: Callable[[int], bool]) -> bool:
         return mark.shape == self._shape and (mark.file is None or is_aligned(time_ms))

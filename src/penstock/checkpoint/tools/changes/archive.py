@@ -5,7 +5,7 @@ r"""``export`` and ``import``: a location as one JSON file, byte for byte.
 What is not UTF-8 is base64. Temporary files, the driver's lock and undo files are left out.
 
 Invariant: what is imported is data, and never code. ``import`` accepts only paths that ``export``
-writes (``_is_portable``). Graph checkpoints and the keyed state of penstock programs are pickles,
+writes (``_is_portable``). Graph checkpoints and RDD checkpoints of penstock programs are pickles,
 which run code when they are read: they are in no export, and a file that has them is refused.
 """
 
@@ -34,8 +34,7 @@ __all__ = ["ImportPlan", "apply_import", "export_location", "plan_import"]
 
 _VERSION = 1
 _IN_FOLDERS = re.compile(
-    # versions/: penstock's own state
-    rf"(offsets|commits|sources)/.+|state/[0-9]+/(?!versions/).+|({'|'.join(OF_PROGRAMS)})/[^/]+",
+    rf"(offsets|commits|sources)/.+|state/[0-9]+/.+|({'|'.join(OF_PROGRAMS)})/[^/]+",
     re.DOTALL,
 )
 
@@ -56,7 +55,7 @@ def export_location(place: str | os.PathLike[str]) -> bytes:
     Raises:
         ConfigError: there is no checkpoint location.
         CheckpointError: a change of it is not finished, or it has what cannot be exported: a link,
-            the keyed state of a penstock program, a name that is not UTF-8.
+            a file that Spark's queries do not leave, a name that is not UTF-8.
         StorageError: a file cannot be read.
     """
     checkpoint = Checkpoint.open(place)

@@ -175,7 +175,6 @@ def refuse_state(checkpoint: Checkpoint, position: Position) -> None:
     """Raise CheckpointError if the program keeps state, which would not go back."""
     recorded = position.newest.conf.get(_OPERATORS, "[]")
     names = [str(each.get("name")) for each in json.loads(recorded)]
-    names = names or [state.operator for state, _ in checkpoint.operators()]
     if names:
         raise refusal(
             checkpoint,

@@ -1,7 +1,6 @@
 """Whether the state exists from which the next batch continues. Pure.
 
-Spark's batch N begins from version N of every store. Of penstock's state the programs themselves
-check at their start what they need.
+Batch N begins from version N of every store.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _FIX = (
 def check_operator(
     state: OperatorState, info: OperatorInfo | None, version: int
 ) -> Iterator[Finding]:
-    """Yield what is missing to load ``version`` of each store of an operator of Spark."""
-    if state.format == "penstock" or version == 0:
+    """Yield what is missing to load ``version`` of each store of an operator."""
+    if version == 0:
         return
     yield from check_partitions(state, info, version)
     for store in _expected(state, info):
@@ -50,7 +49,7 @@ def check_operator(
 def check_partitions(
     state: OperatorState, info: OperatorInfo | None, version: int
 ) -> Iterator[Finding]:
-    """Yield the partitions of an operator of Spark that have no files."""
+    """Yield the partitions of an operator that have no files."""
     for name, gaps in _missing_partitions(state, info):
         yield Finding(
             "error",
@@ -98,12 +97,12 @@ def _named(ids: object) -> Iterator[tuple[str, int, str]]:
 def check_empty_files(state: OperatorState, version: int) -> Iterator[Finding]:
     """Yield the state files that hold nothing: even an empty change has a mark at its end.
 
-    An error is one without which ``version`` cannot be loaded; of penstock's state, any.
+    An error is one without which ``version`` cannot be loaded.
     """
     for store in state.stores:
         first = first_whole(store, version)
         for file in store.files:
-            is_needed = first <= file.version <= version or state.format == "penstock"
+            is_needed = first <= file.version <= version
             if file.size == 0:
                 yield Finding(
                     "error" if is_needed else "warning",
