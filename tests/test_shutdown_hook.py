@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from penstock import shutdown
+from penstock.streaming.context.life_cycle import LifeCycle, State
 from tests.faults.pids import sleeps
 from tests.waiting import WAIT_S, eventually
 
@@ -19,7 +20,7 @@ PROGRAM = """
 import os, signal, sys, threading, time
 sys.path.insert(0, {folder!r})
 import shutdown
-from shutdown import Shutdown
+from shutdown import Shutdown, wait_in_steps
 
 shutdown._IMPATIENT_S = 1000  # whenever they are handled, they came together
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of a shell ignores it
@@ -44,7 +45,7 @@ finally:
 print("end", flush=True)
 """
 SLEEP = "time.sleep(60)"
-AWAIT = "stopped.wait(); hook.leave()"
+AWAIT = "wait_in_steps(stopped.wait); hook.leave()"
 
 
 def run(
@@ -122,6 +123,38 @@ def test_a_program_that_was_stopped_is_not_stopped_again() -> None:
 def test_an_interrupt_ends_without_a_traceback(wait: str, graceful: bool, signals: int) -> None:
     ended = run(wait, signals=signals, number=signal.SIGINT, graceful=graceful)
     assert ended == (130, ["stopping", "stopped", "finally"])
+
+
+def test_a_signal_that_another_thread_receives_ends_a_wait() -> None:
+    """Python handles it in the main thread, and does not wake that for it."""
+    strike = """
+    def strike():
+        while wait_in_steps.__code__ not in [
+            frame.f_code for frame, _ in traceback.walk_stack(sys._current_frames()[main])
+        ]:
+            time.sleep(0.01)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    main = threading.get_ident()
+    threading.Thread(target=strike, daemon=True).start()
+    """
+    code, printed = run(strike + AWAIT, before="import traceback", signals=0)
+    assert (code, printed[-3:]) == (130, ["stopping", "stopped", "finally"])
+
+
+def test_a_signal_that_another_thread_receives_stops_an_awaited_program() -> None:
+    life = LifeCycle()
+    stopping = threading.Thread(target=life.enter, args=(State.STOPPED,))
+    before = signal.signal(signal.SIGUSR1, lambda *_: stopping.start())
+    strike = threading.Timer(
+        0.1, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+    )
+    strike.start()
+    try:
+        assert life.wait(WAIT_S)
+        stopping.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_an_interrupt_is_one_to_programs_that_catch_it() -> None:

@@ -31,13 +31,34 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Shutdown"]
+__all__ = ["Shutdown", "wait_in_steps"]
 
 _log = logging.getLogger(__name__)
 _IMPATIENT_S = 1.0
 """Another SIGINT ends the process at once, unless it came together with the first one, as from a
 wrapper that forwards the signals of its process group."""
 _AGAIN_S = 0.05
+_STEP_S = 0.5
+
+
+def wait_in_steps(wait: Callable[[float], bool], timeout_s: float | None = None) -> bool:
+    """Wait so that the main thread handles signals meanwhile, at most half a second late.
+
+    Python does not interrupt a wait for a signal that another thread receives, or that comes just
+    before the wait. It handles such a signal between two steps.
+
+    Args:
+        wait: waits for at most the given seconds; returns whether its condition holds.
+        timeout_s: the longest time, None for no limit.
+
+    Returns:
+        Whether the condition holds.
+    """
+    deadline_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while not wait(max(0.0, min(_STEP_S, deadline_s - time.monotonic()))):
+        if time.monotonic() >= deadline_s:
+            return False
+    return True
 
 
 class InterruptedProgram(SystemExit, KeyboardInterrupt):

@@ -21,7 +21,7 @@ from penstock.batched.sockets import socket_folder
 from penstock.batched.sources import GO_ON, Position, Source
 from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
 from penstock.root_cause import root_cause
-from penstock.shutdown import Shutdown
+from penstock.shutdown import Shutdown, wait_in_steps
 from penstock.storage.patience import Patience
 
 __all__ = ["Program"]
@@ -90,12 +90,15 @@ class Program:
 
     def await_termination(self, timeout_s: float | None = None) -> None:
         """Wait until it has ended; raise what ended it."""
-        self._thread.join(timeout_s)
-        if not self._thread.is_alive():
+        if wait_in_steps(self._has_ended, timeout_s):
             self._shutdown.leave()
             self._shutdown.remove()
             if self._error is not None:
                 raise self._error
+
+    def _has_ended(self, within_s: float) -> bool:
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
 
     def _open(self, sources: Mapping[int, Source]) -> dict[int, Position]:
         if self._checkpoints is None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.output import print_line
+from penstock.shutdown import wait_in_steps
 from penstock.ui import DashboardSettings, start_dashboard
 from penstock.ui.serve import DEFAULT_PORT
 
@@ -52,5 +53,5 @@ def ui(
     ended = threading.Event()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, lambda *_: ended.set())
-    ended.wait()
+    wait_in_steps(ended.wait)
     dashboard.close()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
+from functools import partial
 
 from penstock.errors import StreamingError
+from penstock.shutdown import wait_in_steps
 
 __all__ = ["LifeCycle", "State"]
 
@@ -77,11 +80,15 @@ class LifeCycle:
         If the error ends the program, it is raised after the stop: receivers end in order.
         """
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._error is not None or self._state is State.STOPPED, timeout_s
-            )
+            self._wait_until(lambda: self._error is not None or self._is_stopped(), timeout_s)
             if self._error is not None:
                 if self._ends:
-                    self._changed.wait_for(lambda: self._state is State.STOPPED, _STOP_S)
+                    self._wait_until(self._is_stopped, _STOP_S)
                 raise self._error
-            return self._state is State.STOPPED
+            return self._is_stopped()
+
+    def _is_stopped(self) -> bool:
+        return self._state is State.STOPPED
+
+    def _wait_until(self, condition: Callable[[], bool], timeout_s: float | None) -> None:
+        wait_in_steps(partial(self._changed.wait_for, condition), timeout_s)
