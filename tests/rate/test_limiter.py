@@ -70,6 +70,12 @@ def test_time_without_stores_is_saved_up_for_one_block_only() -> None:
     assert stored_at_once == BLOCK_MS
 
 
+def test_a_thread_that_is_charging_refuses_no_other() -> None:
+    limiter, _ = limited(None)
+    with limiter._turn:  # as acquire() while it charges
+        assert limiter.try_acquire(1) == 0
+
+
 def test_a_store_beyond_the_bucket_leaves_a_debt() -> None:
     limiter, clock = limited(1000.0)
     assert times_ms(limiter, clock, [5000, 1]) == [BLOCK_MS, 5001]

@@ -30,9 +30,6 @@ from penstock.rate.checks import positive
 
 __all__ = ["RateLimiter"]
 
-_TURN_S = 0.001
-"""A thread that holds the turn for longer is waiting, and not only charging records."""
-
 
 class RateLimiter:
     """Delays the threads that store, so that together they keep to a rate. Thread-safe.
@@ -55,9 +52,9 @@ class RateLimiter:
         self._clock = SystemClock() if clock is None else clock
         self._burst_ms = positive("block_interval_ms", block_interval_ms)
         self._rate = _checked(rate_records_per_s)
-        self._turn = (
-            threading.Lock()
-        )  # held by the thread that waits first: stores keep their order
+        # Held by the thread that waits first: stores keep their order.
+        self._turn = threading.Lock()
+        self._is_awaited = False  # set by the thread that has the turn
         self._lock = threading.Lock()  # guards the fields below
         self._paused = False
         self._paid_ms = float(self._clock.monotonic_ms())
@@ -105,12 +102,16 @@ class RateLimiter:
             False if ``stopped`` was set before: nothing is charged, and nothing may be stored.
         """
         with self._turn:
-            while not stopped.is_set():
-                wait_ms = self._charge(count)
-                if wait_ms == 0:
-                    return True
-                poll_ms = math.ceil(min(wait_ms, self._burst_ms))
-                self._clock.wait_until(self._clock.monotonic_ms() + poll_ms, stopped)
+            try:
+                while not stopped.is_set():
+                    wait_ms = self._charge(count)
+                    if wait_ms == 0:
+                        return True
+                    self._is_awaited = True
+                    poll_ms = math.ceil(min(wait_ms, self._burst_ms))
+                    self._clock.wait_until(self._clock.monotonic_ms() + poll_ms, stopped)
+            finally:
+                self._is_awaited = False
         return False
 
     def try_acquire(self, count: int) -> int:
@@ -119,12 +120,9 @@ class RateLimiter:
         Returns:
             0 if they may, otherwise the milliseconds after which to retry (nothing is charged).
         """
-        if not self._turn.acquire(timeout=_TURN_S):
+        if self._is_awaited:
             return math.ceil(self._burst_ms)  # others are waiting already, and come first
-        try:
-            return self._charge(count)
-        finally:
-            self._turn.release()
+        return self._charge(count)
 
     def give_back(self, count: int) -> None:
         """Undo the charge of records that were not stored after all."""
