@@ -171,6 +171,14 @@ def test_what_compaction_removed_is_no_loss(broker: Broker) -> None:
     assert values(broker, KafkaRange(topic, 0, 0, 9)) == []
 
 
+def test_a_topic_that_is_gone_fails_no_task_that_has_its_records(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.produce(topic, [b"a", b"b"])
+    monkeypatch.setattr(reader._Client, "takes_gone", lambda client: True)
+    assert values(broker, KafkaRange(topic, 0, 0, 2)) == [b"a", b"b"]
+
+
 def test_records_that_were_deleted_are_a_loss(broker: Broker, topic: str) -> None:
     broker.produce(topic, [b"a", b"b", b"c"])
     broker.delete_records(topic, before=2)
