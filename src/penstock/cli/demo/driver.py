@@ -49,7 +49,7 @@ class Driver:
         self,
         root: Path,
         environ: Mapping[str, str],
-        events: queue.SimpleQueue[dict[str, Any]],
+        events: queue.Queue[dict[str, Any]],
     ) -> None:
         self._log = root / "driver.log"
         self._events = events

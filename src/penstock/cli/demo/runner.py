@@ -73,7 +73,7 @@ class _Run:
         self._root = root
         self._tell = tell
         self._environ = environment(root)
-        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._events: queue.Queue[dict[str, Any]] = queue.Queue()
         # Each within its own stretch of the feeding, but the last: after it there is only recovery.
         self._kill_shares = [(k + random.uniform(0.3, 1.0)) / (kills + 1) for k in range(kills)]
         self._kill_s: float | None = None

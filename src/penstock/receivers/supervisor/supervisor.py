@@ -73,7 +73,8 @@ class ReceiverSupervisor:
         parent_pid: int | None = None,
     ) -> None:
         self._task = task
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        # Not a SimpleQueue: before Python 3.13 its get(timeout) may wait for ever.
+        self._events: queue.Queue[Event] = queue.Queue()
         self._journal = RenewableWriter(task, self._on_writer_failure)
         self._hosted = HostedReceiver(task, self._journal.refresh)
         self._intake = Intake(task.settings.commit.block_interval_ms, task.settings.poll_ms)
