@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigError, StorageError
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage, attach_storage, open_storage
 
 pytest.importorskip("s3fs", reason="s3fs is not installed: S3 is not tried")
 pytest.importorskip("moto", reason="moto[server] is not installed: S3 is not tried")
@@ -68,6 +69,20 @@ def test_an_operation_is_one_request(
     with requests_of(storage) as sent:
         operation(storage)
     assert sent == [request_name]
+
+
+def test_a_create_fails_if_the_store_never_answers(
+    s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drivers = pytest.importorskip("s3fs").S3FileSystem
+    monkeypatch.setattr("penstock.storage.remote._UPLOAD_S", 0.5)
+    drivers.clear_instance_cache()
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{mute.getsockname()[1]}")
+        storage = attach_storage(f"{s3_bucket}/mute")
+        with pytest.raises(StorageError, match="the store did not answer within"):
+            storage.create("a", b"x")
+    drivers.clear_instance_cache()
 
 
 def test_a_bulk_delete_says_what_stays_and_can_be_repeated(s3_bucket: str) -> None:

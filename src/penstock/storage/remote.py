@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Any
 
 import fsspec
+from fsspec.exceptions import FSTimeoutError
 
 from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
 from penstock.storage.base import Entry, FileInfo, Storage, check_path
@@ -42,6 +43,10 @@ _MEMORY_LOCK = threading.Lock()
 # S3 answers 409 to a conditional write that overlaps another: neither succeeded, so repeat it.
 _CONFLICT, _PRECONDITION_FAILED = 409, 412
 _CONFLICT_ATTEMPTS = 8
+
+_UPLOAD_S = 120.0
+_LEAST_BYTES_PER_S = 256 << 10
+"""An upload fails if it takes longer than _UPLOAD_S and its size at this rate."""
 
 
 # What s3fs, gcsfs, adlfs and fsspec's memory call the time at which a file was written.
@@ -198,10 +203,16 @@ class FsspecStorage(Storage):
                 ) from error
 
     def _upload(self, location: str, content: bytes, mode: str) -> None:
+        limit_s = _UPLOAD_S + len(content) / _LEAST_BYTES_PER_S
+        # aiohttp waits without a limit for a server's leave to send the body (100 Continue).
+        # An upload beyond the limit is cancelled, so that it does not write later.
+        options = {"timeout": limit_s} if self._files.async_impl else {}
         for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
             try:
                 with permitted():
-                    self._files.pipe_file(location, content, mode=mode)
+                    self._files.pipe_file(location, content, mode=mode, **options)
+            except FSTimeoutError as error:
+                raise OSError(f"the store did not answer within {limit_s:g} s") from error
             except OSError as error:
                 if attempt == _CONFLICT_ATTEMPTS or _http_status(error) != _CONFLICT:
                     raise
