@@ -1,6 +1,8 @@
 """Starts a program with state on a cluster, on a location that is not shared and on one that is.
 
-python shared_location_program.py NOT_SHARED SHARED
+Then it starts the program again where executors use another Python.
+
+python shared_location_program.py NOT_SHARED SHARED PYTHON
 """
 
 from __future__ import annotations
@@ -40,7 +42,11 @@ def start(sc: SparkContext, location: str) -> None:
 
 
 if __name__ == "__main__":
-    sc = new_spark("local-cluster[2,1,512]")
-    for location in sys.argv[1:]:
-        start(sc, location)
+    # The tests' own daemon imports penstock before any task does.
+    sc = new_spark("local-cluster[2,1,512]", {"spark.python.daemon.module": "pyspark.daemon"})
+    not_shared, shared, python = sys.argv[1:]
+    start(sc, not_shared)
+    start(sc, shared)
+    sc.pythonExec = python
+    start(sc, shared)
     sc.stop()
