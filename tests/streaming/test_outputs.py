@@ -45,7 +45,7 @@ def test_outputs_are_named_by_kind_and_number_or_as_the_program_says(ssc: Stream
     numbers.saveAsTextFiles("out", name="files")
     lines.foreachBatch(lambda df, batch_id: None)
     names = [output.name for output in ssc.graph.outputs]
-    assert names == ["foreachRDD-0", "copy", "foreachRDD-2", "files", "foreachBatch-0"]
+    assert names == ["foreachRDD-0", "copy", "foreachRDD-1", "files", "foreachBatch-0"]
 
 
 def test_a_name_belongs_to_one_output(ssc: StreamingContext) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import (
     BatchFailedError,
     CheckpointError,
@@ -500,24 +499,3 @@ def test_a_new_context_on_an_old_location_replaces_its_graph_with_its_first_batc
     place.run(place.program("a", "b"), "graph", ("b", "x"))
     place.run(place.program(), "graph", ("b", "y"))
     assert place.seen("b") == {"b:x": 1, "b:y": 1}
-
-
-def test_entries_of_a_release_that_recorded_no_names_are_taken_by_position(place: Place) -> None:
-    create = place.program("a", "b")
-    place.run(create, "program", ("a", "x"))
-    for entry in (place.location / "offsets").glob("[0-9]*"):
-        entry.unlink()
-    for entry in (place.location / "commits").glob("[0-9]*"):
-        entry.unlink()
-    taken = '{"a":{"lines":1}}'
-    with CheckpointLocation(place.location) as location:
-        location.plan(0, OffsetSeq(place.clock.time_ms(), sources=(taken, None)))
-        location.commit(0)
-    with pytest.raises(RecoveryMismatchError, match=r"'a'.*in the place of stream 'b'"):
-        place.start(place.program("b", "a"), "program")
-    place.stop()
-    with pytest.raises(RecoveryMismatchError, match=r"There are \[2\] sources"):
-        place.start(place.program("a"), "program")
-    place.stop()
-    place.run(create, "program", ("a", "y"))
-    assert place.seen("a") == {"a:x": 1, "a:y": 1}
