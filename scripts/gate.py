@@ -101,7 +101,8 @@ def _run_tests(arguments: Sequence[str]) -> Mapping[str, Any]:
     report = ROOT / "build" / "tests.json"
     report.parent.mkdir(exist_ok=True)
     report.unlink(missing_ok=True)
-    command = [*_PYTEST, *_WORKERS, *_SELECTED, "-q", f"--report={report}", *arguments]
+    command = [*_PYTEST, *_WORKERS, *_SELECTED, "-q", "--durations=20", f"--report={report}"]
+    command += arguments
     started = time.monotonic()
     status = subprocess.run(command, cwd=ROOT, check=False).returncode
     _say(f"tests: {time.monotonic() - started:.0f} s, load {_load()}")

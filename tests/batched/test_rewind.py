@@ -293,18 +293,6 @@ def test_the_text_of_a_rewind() -> None:
     assert parse_rewind(text) == rewind
 
 
-@pytest.mark.parametrize("is_anew", [True, False])
-def test_a_rewind_that_an_earlier_release_began(tmp_path: Path, is_anew: bool) -> None:
-    """It wrote no ids, and forgot all of them where offsets were given."""
-    prepare(tmp_path)
-    (tmp_path / "topics").write_text('{"a": "1", "b": "2"}')
-    move = {"number": 3, "before": {"0": 8, "1": 1}, "after": {"0": 3, "1": 1}}
-    rewind = {"topics": {"a": move}, "planned": None, "is_anew": is_anew}
-    (tmp_path / "rewind").write_text(json.dumps(rewind))
-    assert stands(tmp_path) == {**BEFORE, "a": {0: 4, 1: 2}}
-    assert topic_ids(tmp_path) == ({"b": "2"} if is_anew else {"a": "1", "b": "2"})
-
-
 def topic_ids(path: Path) -> dict[str, str]:
     checkpoints = Checkpoints(path)
     checkpoints.open(["a", "b"])

@@ -362,16 +362,14 @@ def test_without_a_path_it_is_streamz_own(site: Site) -> None:
 def dask_in_this_process(threads: int = 1) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import dask
         from distributed import Client, LocalCluster
 
         with (
-            TemporaryDirectory() as scratch,
+            TemporaryDirectory() as scratch,  # Dask leaves its folder there
+            dask.config.set({"temporary-directory": scratch}),
             LocalCluster(
-                n_workers=1,
-                threads_per_worker=threads,
-                processes=False,
-                dashboard_address=None,
-                local_directory=scratch,  # or its folder stays
+                n_workers=1, threads_per_worker=threads, processes=False, dashboard_address=None
             ) as cluster,
             Client(cluster),
         ):

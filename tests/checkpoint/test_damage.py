@@ -25,6 +25,7 @@ SOURCES = 2
 
 def read_offsets(location: CheckpointLocation) -> object:
     entry = location.offsets.require(12)
+    location.offsets.check_sources(12, entry, SOURCES)
     return entry
 
 

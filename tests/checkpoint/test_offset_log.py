@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.checkpoint import OffsetLog, OffsetSeq
-from penstock.errors import ConfigError, LogFormatError, LogGapError
+from penstock.errors import ConfigError, LogFormatError, LogGapError, RecoveryMismatchError
 from penstock.storage import Storage, open_storage
 
 from .conftest import offsets_of
@@ -107,8 +107,11 @@ def test_a_damaged_entry_is_refused(storage: Storage, content: str, message: str
         OffsetLog(storage).get(4)
 
 
-def test_an_entry_that_is_not_there_is_a_gap(storage: Storage) -> None:
+def test_a_program_with_other_sources_cannot_go_on(storage: Storage) -> None:
     log = OffsetLog(storage)
     log.add(0, offsets_of(0, sources=2))
+    log.check_sources(0, log.require(0), 2)
+    with pytest.raises(RecoveryMismatchError, match=r"There are \[2\] sources .* now .* \[3\]"):
+        log.check_sources(0, log.require(0), 3)
     with pytest.raises(LogGapError, match="offsets/1"):
         log.require(1)

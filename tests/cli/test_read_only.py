@@ -27,7 +27,6 @@ READING = {
     "journal consumers ls": ["{}"],
     "kafka offsets": ["{}"],
     "rate": ["--checkpoint", "{}"],
-    "top": ["{}", "--once"],
 }
 WRITING = {
     "checkpoint promote",

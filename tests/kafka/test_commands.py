@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import typer
+from confluent_kafka import Consumer, TopicPartition
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
@@ -21,9 +22,7 @@ from penstock.errors import (
     KafkaDataLossError,
 )
 from penstock.kafka import brokers
-from penstock.kafka.brokers import group_offsets
 from penstock.kafka.generations import Generations
-from penstock.kafka.group import Group
 from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
 from penstock.storage import attach_storage
@@ -32,7 +31,6 @@ from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
 from tests.kafka.broker import Broker
-from tests.waiting import eventually
 
 KAFKA = Commands("kafka", columns=200)
 CHECKPOINT = Commands("checkpoint", columns=200)
@@ -100,15 +98,14 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
     own = own_program(tmp_path / "own", {"lags": {"0": 9}, "lags@1": {"0": 4}})
     assert rows("lag", str(own), *to) == [["clicks", "lags", 0, 4, 2, 5, 1, ""]]
 
-    group = Group({**broker.conf, "group.id": "lags"}, "usual")
-    group.commit({"lags/0": 4, "lags/1": 0})
+    group = Consumer({**broker.conf, "group.id": "lags"})
+    places = [TopicPartition("lags", 0, 4), TopicPartition("lags", 1, 0)]
+    group.commit(offsets=places, asynchronous=False)
+    group.close()
     file = tmp_path / "conf"
     file.write_text(f"# the brokers\nbootstrap.servers={broker.address}\n")
     expected = [["lags", "lags", 0, 4, 2, 5, 1, ""], ["lags", "lags", 1, 0, 0, 0, 0, ""]]
-    by_group = ("lag", "--group", "lags", "--conf", str(file))
-    assert eventually(lambda: bool(group_offsets(broker.conf, "lags")))
-    group.close()
-    assert rows(*by_group) == expected
+    assert rows("lag", "--group", "lags", "--conf", str(file)) == expected
     assert "lag in all: 3" in KAFKA.succeed("lag", str(query), *to)
     inspected = CHECKPOINT.succeed("inspect", str(query), *to)
     assert "behind: 3 records of source 0, which" in inspected

@@ -389,8 +389,9 @@ def test_the_example_that_counts_in_windows(copies: Copies, topic: str) -> None:
     define = runpy.run_path(str(EXAMPLES / "kafka_windows.py"))["define"]
 
     def start() -> Stepper:
-        make = lambda ssc: define(ssc, copies.conf["bootstrap.servers"], copies.source, topic)  # noqa: E731
-        return copies.run(make, lambda nothing: None)
+        copies.stop()
+        brokers = copies.conf["bootstrap.servers"]
+        return copies.start_program(lambda ssc: define(ssc, brokers, copies.source, topic))
 
     copies.send([b"a b", b"a"])
     start().step(2)

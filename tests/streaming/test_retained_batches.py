@@ -20,7 +20,15 @@ class Run:
         self.location = CheckpointLocation(root)
         recovery = self.location.acquire(RETAIN)
         self.next_id = recovery.next_batch_id
-        self.log = BatchLog(self.location, recovery, inputs=["lines"], operators=[], outputs={})
+        self.log = BatchLog(
+            self.location,
+            recovery,
+            inputs=["lines"],
+            operators=[],
+            outputs={},
+            told=[],
+            unnamed={"input": [], "operator": [], "output": []},
+        )
 
     def step(self) -> None:
         """Plan a batch, commit it, and clear up behind it, as the engine does."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
-from tests.waiting import WAIT_S
+from tests.faults.driver import Driver
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
+PROGRAM = Path(__file__).with_name("stopping_program.py")
 
-def test_a_stop_tells_of_no_error() -> None:
-    # With a JVM of its own, which writes to the same standard error.
-    command = [sys.executable, "-m", "tests.streaming.stopping_program"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert ended.returncode == 0, ended.stderr
-    stops = [part.partition("stopped\n")[0] for part in ended.stderr.split("stopping\n")[1:]]
-    assert len(stops) == 3, ended.stderr
+
+def test_a_stop_tells_of_no_error(tmp_path: Path) -> None:
+    with Driver(PROGRAM, [], tmp_path / "errors") as driver:
+        assert driver.process.wait() == 0, driver.log()
+    stops = [part.partition("stopped\n")[0] for part in driver.log().split("stopping\n")[1:]]
+    assert len(stops) == 3, driver.log()
     assert not any(" ERROR " in each or "Traceback" in each for each in stops), stops

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,6 +23,7 @@ from penstock.storage import open_storage
 from penstock.streaming import StreamingContext
 from penstock.structured import RunningReceivers, graceful_stop, start_receivers
 from tests.background import background
+from tests.faults.driver import Driver
 from tests.journal.helpers import read_all
 from tests.structured.queries import Query
 from tests.waiting import WAIT_S, eventually
@@ -159,12 +158,12 @@ def test_they_take_over_from_a_dstream_program_that_is_alive(
 
 
 def test_they_end_with_the_session(tmp_path: Path) -> None:
-    # With a JVM of its own: workers write to the same standard error.
-    command = [sys.executable, "-m", "tests.structured.stopped_session_program"]
-    command += [str(tmp_path / "journal"), str(tmp_path / "app.log")]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
-    assert (ended.returncode, ended.stdout) == (0, "stopped None\n"), ended.stderr
-    assert "Traceback" not in ended.stderr
+    program = Path(__file__).with_name("stopped_session_program.py")
+    places = [str(tmp_path / "journal"), str(tmp_path / "app.log")]
+    with Driver(program, places, tmp_path / "stderr.txt") as driver:
+        assert driver.wait_line("stopped") == "stopped None"
+        assert driver.process.wait() == 0, driver.log()
+        assert "Traceback" not in driver.log()
 
 
 class Failing(Receiver):

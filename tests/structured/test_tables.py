@@ -432,26 +432,6 @@ def test_columns_of_any_name(place: Place) -> None:
     place.query("DROP TABLE odd")
 
 
-def test_a_table_of_tokens_that_an_earlier_version_created(place: Place) -> None:
-    target = place.database.find(place.table, "q/out")
-    tokens = target.beside(TOKENS)
-    place.query(
-        f"CREATE TABLE {tokens} (application VARCHAR(99), target VARCHAR(99), batch_id BIGINT, "
-        "plan VARCHAR(99), PRIMARY KEY (application, target))"
-    )
-    insert = f"INSERT INTO {tokens} VALUES ('q/out', '{target.table}', 0, '')"
-    if isinstance(place.database, Sqlite):
-        with closing(sqlite3.connect(place.database.path)) as db, db:
-            db.execute(insert)
-    else:
-        place.query(insert)
-    assert place.database.newest(target) == Newest(0)
-    assert not write(place.database, place.table, 0, 1)
-    assert write(place.database, place.table, 1, 1)
-    assert place.database.newest(target).write != ""
-    assert place.ids() == Counter({key: n for key, n in expected(2).items() if key[0] == "1"})
-
-
 def test_one_table_by_two_names_is_one(place: Place) -> None:
     assert write(place.database, place.table, 0, 1)
     assert not write(place.database, place.other_name, 0, 1)

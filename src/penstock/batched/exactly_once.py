@@ -179,18 +179,18 @@ def check_none_waits(checkpoints: Checkpoints, ends: Ends) -> None:
     for each in planned.ranges:
         at = ends.get(each.topic, {}).get(each.partition, each.start_offset)
         if each.topic in ends and at < each.end_offset:
-            raise _lacks_sinks(planned, planned.sinks or ())
+            raise _lacks_sinks(planned, planned.sinks)
 
 
 def _check_sinks(planned: Planned, sinks: Iterable[str]) -> None:
-    if lacking := sorted(set(planned.sinks or ()).difference(sinks)):
+    if lacking := sorted(set(planned.sinks).difference(sinks)):
         raise _lacks_sinks(planned, lacking)
 
 
 def _lacks_sinks(planned: Planned, sinks: Iterable[str]) -> RecoveryMismatchError:
     return RecoveryMismatchError(
         "the batch that was planned last waits for exactly-once sinks that this program does not "
-        f"have: {', '.join(sinks) or 'those of an earlier run'}",
+        f"have: {', '.join(sinks)}",
         operation="recover",
         ids={"batch": planned.batch},
         hint="start once with sinks of these names; or drop the batch by `penstock checkpoint "

@@ -108,12 +108,12 @@ class Planned:
     id: str
     batch: int
     ranges: tuple[KafkaRange, ...]
-    sinks: tuple[str, ...] | None = ()
-    """The names of its outputs; None in files that were written before these had them."""
+    sinks: tuple[str, ...] = ()
+    """The names of its outputs."""
 
     def is_of(self, sink: str) -> bool:
         """Whether an output of that name may have written it."""
-        return self.sinks is None or sink in self.sinks
+        return sink in self.sinks
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,8 +233,7 @@ def parse_planned(data: bytes) -> Planned:
             for topic, partitions in found["ranges"].items()
             for partition, (low, high) in partitions.items()
         ]
-        batch, names = found["batch"], found["sinks"]
-        sinks = None if names is None else tuple(map(str, names))
+        batch, sinks = found["batch"], tuple(map(str, found["sinks"]))
         offsets = [offset for each in ranges for offset in (each.start_offset, each.end_offset)]
         is_sound = all(0 <= r.start_offset < r.end_offset for r in ranges)
         if {type(each) for each in (batch, *offsets)} != {int} or not is_sound or batch < -1:

@@ -29,7 +29,7 @@ from penstock.checkpoint.log_format import (
 )
 from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.checkpoint.rollback import rollback_hint
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.storage import Storage
 
 __all__ = ["OffsetLog", "OffsetSeq"]
@@ -71,6 +71,21 @@ class OffsetLog(MetadataLog[OffsetSeq]):
 
     def __init__(self, storage: Storage, folder: str = "offsets") -> None:
         super().__init__(storage, folder)
+
+    def check_sources(self, batch_id: int, entry: OffsetSeq, source_count: int) -> None:
+        """Check that an entry has ``source_count`` sources.
+
+        Raises RecoveryMismatchError if it has another number.
+        """
+        if len(entry.sources) != source_count:
+            raise RecoveryMismatchError(
+                f"There are [{len(entry.sources)}] sources in the checkpoint offsets and now there"
+                f" are [{source_count}] sources requested by the program. Cannot continue.",
+                operation="read offsets",
+                path=self._storage.uri(self._path(batch_id)),
+                ids={"batch_id": batch_id},
+                hint="run the program with its earlier sources, or with a new checkpoint location",
+            )
 
     def hint_for_damage(self, batch_id: int, usual: str) -> str:
         """See MetadataLog.hint_for_damage: the batches from the damage on can be planned anew."""

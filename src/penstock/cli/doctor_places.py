@@ -32,7 +32,7 @@ def check_folder(path: Path) -> list[CheckResult]:
     folder = next(each for each in [path, *path.parents] if each.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=f".{_FOLDER}-", dir=folder) as scratch:
-            return _try_out(str(path), open_storage(scratch), "files")
+            return _try_out(str(path), scratch, "files")
     except OSError as error:
         refused = StorageError(
             f"{error.strerror or error}: {folder}",
@@ -44,22 +44,21 @@ def check_folder(path: Path) -> list[CheckResult]:
 
 def check_store(url: str) -> list[CheckResult]:
     """Check an object store, or another remote file system; nothing is left there."""
-    folder = f"{_FOLDER}/{uuid.uuid4().hex}"
+    return _try_out(url, url, f"{_FOLDER}/{uuid.uuid4().hex}")
+
+
+def _try_out(where: str, url: str, folder: str) -> list[CheckResult]:
+    """Try a folder of a store, which the report calls ``where``."""
     try:
         storage = open_storage(url)
     except PenstockError as error:
-        return [_reached(url, error)]
-    try:
-        return _try_out(storage.url, storage, folder)
-    finally:
-        _remove(storage, folder)
-
-
-def _try_out(where: str, storage: Storage, folder: str) -> list[CheckResult]:
+        return [_reached(where, error)]
     try:
         return _tried(where, storage, folder)
     except PenstockError as error:
         return [_reached(where, error)]
+    finally:
+        _remove(storage, folder)
 
 
 def _tried(where: str, storage: Storage, folder: str) -> list[CheckResult]:

@@ -90,10 +90,9 @@ def test_an_operator_that_does_not_fit_its_state_is_refused(
     assert "new checkpoint location" in str(caught.value)
 
 
-def test_entries_without_names() -> None:
-    assert recorded_inputs({"spark.penstock.zeroTimeMs": "5"}) is None
-    check_operators({"spark.penstock.zeroTimeMs": "5"}, [COUNTS])
-    check_outputs({"spark.penstock.zeroTimeMs": "5"}, {"copy": True})
+def test_an_entry_that_names_no_inputs_is_none_of_a_program() -> None:
+    with pytest.raises(RecoveryMismatchError, match="names no inputs"):
+        recorded_inputs({"spark.penstock.zeroTimeMs": "5"})
 
 
 OUTPUTS = {"copy": True, "foreachRDD-0": False}

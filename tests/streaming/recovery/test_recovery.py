@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
+from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.errors import (
     BatchFailedError,
     CheckpointError,
@@ -499,3 +500,12 @@ def test_a_new_context_on_an_old_location_replaces_its_graph_with_its_first_batc
     place.run(place.program("a", "b"), "graph", ("b", "x"))
     place.run(place.program(), "graph", ("b", "y"))
     assert place.seen("b") == {"b:x": 1, "b:y": 1}
+
+
+def test_a_location_of_another_engine_is_refused(place: Place) -> None:
+    with CheckpointLocation(place.location) as location:
+        location.plan(0, OffsetSeq(place.clock.time_ms(), sources=('{"a":{"lines":1}}',)))
+        location.commit(0)
+    with pytest.raises(RecoveryMismatchError, match="no DStream program of penstock has written"):
+        place.start(place.program("a"), "program")
+    place.stop()

@@ -345,15 +345,17 @@ def _recent(found: Any) -> RecentEnds | None:
 
 
 def _program(found: Any) -> Program | None:
-    if found is None:
+    """Return what is told of a program, None where that is nothing sound: it informs people."""
+    try:
+        committed_ms = found.get("committed_ms")
+        return Program(
+            str(found["location"]),
+            str(found["host"]),
+            int(found["pid"]),
+            None if committed_ms is None else int(committed_ms),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
-    committed_ms = found["committed_ms"]
-    return Program(
-        str(found["location"]),
-        str(found["host"]),
-        int(found["pid"]),
-        None if committed_ms is None else int(committed_ms),
-    )
 
 
 def _maybe_offsets(found: Any) -> dict[str, int] | None:

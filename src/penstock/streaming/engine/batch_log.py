@@ -85,7 +85,11 @@ class BatchLog:
             check_operators(self._left.conf, operators)
             check_outputs(self._left.conf, outputs)
             self._recorded = recorded_inputs(self._left.conf)
-        self._ends = self._read_ends(-1) if self._left is None else self._ends_of(self._left)
+        self._ends = (
+            self._read_ends(-1)
+            if self._left is None
+            else self._ends_of(next_batch_id - 1, self._left)
+        )
         # Of earlier runs only the oldest: everything after it is retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         self._warn_of_leftovers()
@@ -158,7 +162,7 @@ class BatchLog:
             LogGapError: its entry, or the one before it, is missing.
         """
         planned = self._location.offsets.require(batch_id)
-        starts, ends = self._read_ends(batch_id - 1), self._ends_of(planned)
+        starts, ends = self._read_ends(batch_id - 1), self._ends_of(batch_id, planned)
         ranges = map(SourceRange, self._started(starts), self._started(ends))
         return Batch(batch_id, planned.batch_timestamp_ms, tuple(ranges), plan_of(planned))
 
@@ -313,11 +317,13 @@ class BatchLog:
     def _read_ends(self, batch_id: int) -> tuple[SourceOffset, ...]:
         if batch_id < 0:
             return (None,) * len(self._inputs)
-        return self._ends_of(self._location.offsets.require(batch_id))
+        return self._ends_of(batch_id, self._location.offsets.require(batch_id))
 
-    def _ends_of(self, entry: OffsetSeq) -> tuple[SourceOffset, ...]:
+    def _ends_of(self, batch_id: int, entry: OffsetSeq) -> tuple[SourceOffset, ...]:
         """Return the offsets in an entry, in the order of this program's inputs."""
-        places = places_of_inputs(recorded_inputs(entry.conf), self._inputs)
+        recorded = recorded_inputs(entry.conf)
+        self._location.offsets.check_sources(batch_id, entry, len(recorded))
+        places = places_of_inputs(recorded, self._inputs)
         return tuple(None if at is None else _from_line(entry.sources[at]) for at in places)
 
 
