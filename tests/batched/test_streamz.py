@@ -245,7 +245,11 @@ def run_on_dask(brokers: str, topic: str, out: str, path: str, processes: bool =
     from distributed import Client, LocalCluster
 
     cluster = LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=processes, dashboard_address=None
+        n_workers=2,
+        threads_per_worker=1,
+        processes=processes,
+        dashboard_address=None,
+        local_directory=str(Path(path).with_name("dask")),  # a killed program leaves its folder
     )
     with Client(cluster):
         run(brokers, topic, out, path, lambda s: s.map(as_ints).buffer(4).gather(), dask=True)
