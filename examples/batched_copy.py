@@ -4,8 +4,7 @@
     python examples/batched_copy.py localhost:9092 lines upper /tmp/copy
 
 Stop it in any way, and start it again: it continues after its newest checkpoint. No record is
-skipped; those of the batch that was running are written again, unless `to_kafka` is called with
-`delivery="exactly_once"`.
+skipped; those of the batch that was running are written again.
 """
 
 from __future__ import annotations

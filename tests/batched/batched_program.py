@@ -1,6 +1,6 @@
 """The program that test_random_kills.py kills: numbered records of a topic to another one.
 
-python batched_program.py BROKERS TOPIC OUT CHECKPOINTS DELIVERY
+python batched_program.py BROKERS TOPIC OUT CHECKPOINTS
 
 Begins when it is told to, by a line.
 """
@@ -13,10 +13,10 @@ from penstock.batched import from_kafka_batched
 from tests.driver_program import new_spark
 
 MOST = 1000
-"""So many records of a partition are in a batch."""
+"""The most records of a partition in a batch."""
 
 
-def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> None:
+def main(brokers: str, topic: str, out: str, path: str) -> None:
     sc = new_spark("local[2,20]")  # a worker that is killed fails its task, which is tried again
     sc.range(2, numSlices=2).count()  # its workers have started
     sys.stdin.readline()
@@ -24,9 +24,7 @@ def main(brokers: str, topic: str, at_least: str, exactly: str, path: str) -> No
     stream = from_kafka_batched(
         [topic], conf, checkpoint_path=path, poll_interval=0.05, max_batch_size=MOST
     )
-    records, to = stream.flatten(), {"bootstrap.servers": brokers}
-    records.to_kafka(at_least, to)
-    records.to_kafka(exactly, to, delivery="exactly_once")
+    stream.flatten().to_kafka(out, {"bootstrap.servers": brokers})
     stream.start()
     stream.awaitTermination()
 

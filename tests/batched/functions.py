@@ -30,10 +30,3 @@ def fail(value: Any) -> Any:
 def note(value: Any, folder: str) -> None:
     """A sink of one's own: a file for each element, named by when it came."""
     Path(folder, f"{time.time_ns()}").write_text(str(value))
-
-
-def fail_without(value: Any, bad: Any, file: str) -> Any:
-    """Fail for one value until a file exists."""
-    if value == bad and not Path(file).exists():
-        raise ValueError("not allowed yet")
-    return value

@@ -125,12 +125,8 @@ def test_a_batch_has_one_checkpoint_however_many_partitions_report(tmp_path: Pat
 def test_without_a_dirty_bit_there_is_no_checkpoint(tmp_path: Path) -> None:
     with opened(tmp_path, "a") as checkpoints:
         checkpoints.begin([a(0, 2)])
-        checkpoints.finish([a(0, 2)])  # nobody has read it
         with pytest.raises(UnsharedPathError):
-            checkpoints.check_noted()
-        checkpoints.begin([a(2, 4)])
-        read(tmp_path, a(2, 4))
-        checkpoints.check_noted()
+            checkpoints.finish([a(0, 2)])  # nothing has read it
     assert "a/1.txt" not in names(tmp_path)
 
 
@@ -192,8 +188,8 @@ def test_the_only_sound_checkpoint_is_kept(tmp_path: Path) -> None:
     (tmp_path / "a/2.txt").touch()
     (tmp_path / "a/3.txt").mkdir()
     for _ in range(2):
-        with opened(tmp_path, "a", keep=1) as checkpoints:
-            assert checkpoints.ends() == {"a": {0: 2}}
+        with opened(tmp_path, "a", keep=1):
+            assert json.loads((tmp_path / "a/1.txt").read_text()) == {"0": 1}
     with opened(tmp_path, "a", keep=1) as checkpoints:
         run(checkpoints, a(2, 4))
     assert (tmp_path / "a/4.txt").exists()
@@ -209,16 +205,6 @@ def test_where_the_first_batch_begins_is_kept_until_it_is_done(tmp_path: Path) -
     checkpoints = Checkpoints(tmp_path)
     assert checkpoints.open(["a"]) == {"a": {0: 7, 1: 0}}
     checkpoints.close()
-
-
-def test_topics_ids_are_kept(tmp_path: Path) -> None:
-    with opened(tmp_path, "a") as checkpoints:
-        checkpoints.note_topic_ids({"a": "1"})
-        checkpoints.note_topic_ids({"b": "2"})
-        assert checkpoints.topic_ids() == {"a": "1", "b": "2"}
-        (tmp_path / "topics").write_text("[")
-        with pytest.raises(LogFormatError, match="the file of topics' ids is damaged"):
-            checkpoints.topic_ids()
 
 
 def test_a_partition_that_came_while_it_ran_is_in_the_next_checkpoint(tmp_path: Path) -> None:
@@ -244,13 +230,12 @@ def test_what_stands_in_the_place_of_files(tmp_path: Path) -> None:
         (tmp_path / "path/a/7.txt").mkdir()
     for end in (3, 4):
         with opened(tmp_path / "path", "a") as checkpoints:
-            assert checkpoints.ends() == {"a": {0: end - 1}}
             run(checkpoints, a(end - 1, end))
     assert (tmp_path / "path/a/9.txt").read_text() == '{"0": 3}'
 
 
 def test_what_is_no_file_in_the_place_of_the_next_checkpoint(tmp_path: Path) -> None:
-    """It is named: there is no other program."""
+    """It is named, although there is no other program."""
     with opened(tmp_path, "a") as checkpoints:
         run(checkpoints, a(0, 2))
     pipe, link = tmp_path / "a/2.txt", tmp_path / "a/3.txt"
@@ -258,7 +243,7 @@ def test_what_is_no_file_in_the_place_of_the_next_checkpoint(tmp_path: Path) -> 
     link.symlink_to("nowhere")
     for place, end in ((pipe, 3), (link, 4)):
         in_the_way = pytest.raises(
-            StorageError, match=f"a/{place.name} is in the way .* not a file"
+            ConcurrentDriverError, match=rf"a/{place.name} .*no other one, remove .* no file"
         )
         with opened(tmp_path, "a") as checkpoints, in_the_way:
             run(checkpoints, a(end - 1, end))
@@ -310,7 +295,7 @@ def test_logs_of_an_earlier_run_are_set_aside(
         assert names(tmp_path) == {"a/1.txt"}
         run(checkpoints, a(2, 3))
     assert newest(tmp_path, "a") == {"0": 2, "1": 1}
-    assert "read again: a/1 [2, 9)" in caplog.text
+    assert "read records that no checkpoint has; they are read again" in caplog.text
 
 
 def test_a_log_that_an_earlier_run_writes_late_moves_nothing(tmp_path: Path) -> None:
@@ -399,12 +384,14 @@ def test_tasks_that_write_to_another_store_end_the_program(url: str) -> None:
     program.begin_topic("a", {})
     program.begin([a(0, 2)])
     with pytest.raises(UnsharedPathError, match="do not see the driver's files"):
-        program.check_noted()
+        program.finish([a(0, 2)])
     read(url, a(0, 2))
-    program.check_noted()
+    program.finish([a(0, 2)])
+    program.begin([a(2, 4)])
+    read(url, a(2, 4))
     other.open([])  # and it removes what the tasks have noted
     with pytest.raises(UnsharedPathError):
-        program.check_noted()
+        program.finish([a(2, 4)])
 
 
 def test_a_program_that_wakes_up_after_its_number_was_purged_is_refused(url: str) -> None:
@@ -452,33 +439,10 @@ def test_a_checkpoint_that_cannot_be_written_keeps_the_dirty_bit(
             with pytest.raises(StorageError):
                 run(checkpoints, a(2, 3), b(2, 3))
         assert (tmp_path / "dirty_bit").exists()
-    with opened(tmp_path, "a", "b"):  # the topics go on where their own files say
+    with opened(tmp_path, "a", "b"):  # the topics continue after their own files
         assert (newest(tmp_path, "a"), newest(tmp_path, "b")) == ({"0": 2}, {"0": 1})
 
 
 def test_keeping_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="0 checkpoints cannot be kept"):
         Checkpoints(tmp_path, 0)
-
-
-def test_sources_that_are_joined_share_a_path(tmp_path: Path) -> None:
-    checkpoints = Checkpoints(tmp_path)
-    for topic in ("a", "b"):
-        assert checkpoints.open([topic]) == {}
-        checkpoints.begin_topic(topic, {})
-    with pytest.raises(ConcurrentDriverError, match="topic a is read by another stream"):
-        checkpoints.open(["a"])
-    run(checkpoints, a(0, 2))
-    run(checkpoints, b(0, 3))
-    checkpoints.begin([a(2, 4)])
-    checkpoints.close(["a"])  # it failed in a batch, and starts again
-    assert checkpoints.open(["a"]) == {"a": {0: 2}}
-    checkpoints.begin([a(2, 4)])
-    checkpoints.close(["a"])
-    with pytest.raises(ConcurrentDriverError):
-        Checkpoints(tmp_path).open(["c"])
-    checkpoints.close()
-    again = Checkpoints(tmp_path)
-    assert again.open(["a", "b"]) == {"a": {0: 2}, "b": {0: 3}}
-    again.close()
-    assert not again.is_open

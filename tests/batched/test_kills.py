@@ -63,7 +63,7 @@ def make_ready(place: str, step: str) -> Callable[[], object]:
 
 
 def check(place: Path) -> int:
-    """Restart, and go on to the end; return where it began."""
+    """Restart, and continue to the end; return where it began."""
     checkpoints, start = open_path(place / "path")
     file = place / "done"
     done = [tuple(map(int, line.split())) for line in file.read_text().splitlines()]
@@ -84,8 +84,10 @@ def check(place: Path) -> int:
     return start
 
 
-@pytest.mark.storm
-@pytest.mark.parametrize(("step", "starts"), [("open", {6}), ("batch", {6, 10})])
+@pytest.mark.parametrize(
+    ("step", "starts"),
+    [pytest.param("open", {6}, marks=pytest.mark.storm), ("batch", {6, 10})],
+)
 def test_kill_at_each_system_call(tmp_path: Path, step: str, starts: set[int]) -> None:
     prepared, whole = tmp_path / "prepared", tmp_path / "whole"
     prepare(prepared)
@@ -100,6 +102,7 @@ def test_kill_at_each_system_call(tmp_path: Path, step: str, starts: set[int]) -
     assert found == starts
 
 
+@pytest.mark.storm
 def test_kill_at_each_system_call_of_the_first_open(tmp_path: Path) -> None:
     points = kill_points(make_ready, (str(tmp_path / "whole"), "open"), tmp_path / "log", CHANGES)
     for number, point in enumerate(points):

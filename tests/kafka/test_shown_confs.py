@@ -8,10 +8,9 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-import streamz
 
-import penstock.batched.streamz  # noqa: F401 - adds its methods to streamz
 from penstock.batched import Stream, from_kafka_batched
+from penstock.batched.streamz import Stream as StreamzStream
 from penstock.errors import ConfigError
 from penstock.kafka import ClientConf
 from penstock.kafka.spark import check_delivery
@@ -31,8 +30,6 @@ def stream() -> Stream:
 
 CALLS: dict[str, Callable[[], Any]] = {
     "to_kafka without topic": lambda: stream().to_kafka("/data/cp", CONF, CONF),
-    "to_kafka delivery": lambda: stream().to_kafka("out", BROKERS, delivery=CONF),  # type: ignore
-    "to_kafka name": lambda: stream().to_kafka("out", BROKERS, name=CONF),  # type: ignore
     "poll_interval": lambda: from_kafka_batched(["in"], BROKERS, poll_interval=CONF),  # type: ignore
     "max_batch_size": lambda: from_kafka_batched(["in"], BROKERS, max_batch_size=CONF),  # type: ignore
     "npartitions": lambda: from_kafka_batched(["in"], BROKERS, npartitions=CONF),  # type: ignore
@@ -53,7 +50,7 @@ for order in permutations(["out", CONF, "/data/cp"]):
         CALLS[f"from_kafka_batched({words})"] = lambda order=order: from_kafka_batched(*order)
     if order[0] is CONF or order == ("/data/cp", CONF, "out"):
         CALLS[f"to_kafka({words})"] = lambda order=order: stream().to_kafka(*order)
-        CALLS[f"streamz to_kafka({words})"] = lambda order=order: streamz.Stream().to_kafka(*order)
+        CALLS[f"streamz to_kafka({words})"] = lambda order=order: StreamzStream().to_kafka(*order)
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -79,8 +76,8 @@ def test_what_is_no_conf_is_shown() -> None:
 def test_to_kafka_takes_the_order_of_the_proposal(order: tuple[Any, ...]) -> None:
     """``to_kafka(checkpoint_path, output_topic, producer_conf)``, as in streamz' issue 279."""
     (sink,) = stream().to_kafka(*order)._upstreams
-    output = sink._operation.output  # type: ignore[attr-defined]
-    assert (output.topic, output.settings["bootstrap.servers"]) == ("out", "127.0.0.1:1")
+    written: Any = sink._operation
+    assert (written._topic, written._settings["bootstrap.servers"]) == ("out", "127.0.0.1:1")
     another = ("/data/other" if each == "/data/cp" else each for each in order)
     with pytest.raises(ConfigError, match="'/data/other'"):
         stream().to_kafka(*another)

@@ -16,8 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.batched.checkpoints import Checkpoints, note_read
-from penstock.batched.sources import Position, Source
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.generations import Generations
 from penstock.kafka.offsets import from_json
@@ -49,7 +47,6 @@ def prepared(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Site:
     for topic in (A, B):
         broker.create_topic(topic, 2)
         broker.produce(topic, [b"%d" % n for n in range(6)])
-    run_batches(broker, folder / "batched", 2)
     ids = Topics(broker.conf, [A, B]).ids()
     offsets = [{t: {"0": end, "1": 0} for t in (A, B)} for end in (3, 6)]
     own_program(folder / "program", *offsets)
@@ -70,44 +67,7 @@ def site(prepared: Site, tmp_path: Path) -> Site:
     return Site(prepared.broker, tmp_path)
 
 
-def begin_batches(broker: Broker, path: Path) -> tuple[Checkpoints, Position]:
-    """Do what the start of a program does."""
-    checkpoints = Checkpoints(path)
-    checkpoints.open([A, B])
-    try:
-        settings = {**broker.conf, "auto.offset.reset": "earliest"}
-        source = Source.of(
-            [A, B], settings, poll_interval=1, max_batch_size=3, npartitions=None, keys=False
-        )
-        position = Position(source, checkpoints.ends(), checkpoints.topic_ids())
-        checkpoints.note_topic_ids(position.topic_ids)
-        for topic, begins in position.new_topics.items():
-            checkpoints.begin_topic(topic, begins)
-    except BaseException:
-        checkpoints.close()
-        raise
-    return checkpoints, position
-
-
-def run_batches(broker: Broker, path: Path, count: int) -> None:
-    checkpoints, position = begin_batches(broker, path)
-    for _ in range(count):
-        ranges, _ = position.plan()
-        checkpoints.begin(ranges)
-        for each in ranges:
-            note_read(open_storage(path), each.topic, each.partition, each.end_offset)
-        checkpoints.finish(ranges)
-    checkpoints.close()
-
-
 # -- where the next start of each kind reads b from; KafkaDataLossError if it does not start --
-
-
-def batches_read(site: Site) -> int | None:
-    checkpoints, position = begin_batches(site.broker, site.folder / "batched")
-    ranges, _ = position.plan()
-    checkpoints.close()
-    return next((each.start_offset for each in ranges if each.topic == B), None)
 
 
 def program_reads(site: Site, place: str, stream: str = "clicks") -> int | None:
@@ -125,27 +85,6 @@ REFUSED, CARRIED = "refused by the command", "refused by the next start"
 BROKERS = "(brokers)"
 BACK = json.dumps({"0": {A: {"0": 3, "1": 0}, B: {"0": 2, "1": 0}}}, separators=(",", ":"))
 
-BATCHES = [
-    ("checkpoint rewind batched --apply --to-offsets", {A: {0: 3}}, CARRIED),
-    ("checkpoint rewind batched --apply (brokers) --to-offsets", {A: {0: 3}}, CARRIED),
-    ("checkpoint rewind batched --apply --to-offsets", {B: {0: 2}}, CARRIED),
-    ("checkpoint rewind batched --apply --to-offsets", {B: {0: 2, 1: -1}}, CARRIED),
-    ("checkpoint rewind batched --apply --to-offsets", {B: {1: -1}}, CARRIED),
-    ("checkpoint rewind batched --apply --to-offsets", {B: {0: -1, 1: -1}}, 0),
-    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {0: 2}}, 3),
-    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {0: 5}}, 6),
-    ("checkpoint rewind batched --apply (brokers) --to-offsets", {B: {1: -1}}, REFUSED),
-    ("checkpoint rewind batched --apply --shift-by", 1, CARRIED),
-    ("checkpoint rewind batched --apply (brokers) --shift-by", 1, REFUSED),
-    ("checkpoint rewind batched --apply --to-batch", 1, CARRIED),
-    ("checkpoint promote batched --apply", 1, CARRIED),
-    ("checkpoint promote batched --apply (brokers)", 1, REFUSED),
-    (f"kafka reset batched --apply (brokers) --to-earliest --topic {A}", None, CARRIED),
-    (f"kafka reset batched --apply (brokers) --to-earliest --topic {B}", None, 0),
-    (f"kafka reset batched --apply (brokers) --to-offset 6 --topic {B}:0", None, 6),
-    (f"kafka reset batched --apply (brokers) --to-offset 0 --topic {B}:1", None, REFUSED),
-    (f"kafka reset batched --apply (brokers) --shift-by -1 --topic {B}:0", None, REFUSED),
-]
 PROGRAMS = [
     ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
     ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
@@ -166,8 +105,8 @@ PROGRAMS = [
 ]
 
 
-def run(site: Site, line: str, *more: str) -> None:
-    places = {"batched", "program", "query", "new", "file"}
+def run(site: Site, line: str) -> None:
+    places = {"program", "query", "new", "file"}
     for command in line.split(";"):
         words = []
         for word in command.split():
@@ -175,28 +114,20 @@ def run(site: Site, line: str, *more: str) -> None:
                 words += ["--brokers", site.broker.address]
             else:
                 words.append(str(site.folder / word) if word in places else word)
-        PENSTOCK.succeed(*words, *more)
+        PENSTOCK.succeed(*words)
 
 
-def check(
-    site: Site, line: str, more: list[str], expected: object, start: Callable[[], object]
-) -> None:
+def check(site: Site, line: str, expected: object, start: Callable[[], object]) -> None:
     if expected is REFUSED:
         with pytest.raises(KafkaDataLossError, match="created anew"):
-            run(site, line, *more)
+            run(site, line)
         return
-    run(site, line, *more)
+    run(site, line)
     if expected is CARRIED:
         with pytest.raises(KafkaDataLossError, match="created anew"):
             start()
     else:
         assert start() == expected
-
-
-@pytest.mark.parametrize(("line", "value", "expected"), BATCHES)
-def test_batches(site: Site, line: str, value: object, expected: object) -> None:
-    more = [] if value is None else [value if isinstance(value, str) else json.dumps(value)]
-    check(site, line, more, expected, lambda: batches_read(site))
 
 
 @pytest.mark.parametrize(("line", "place", "expected"), PROGRAMS)
@@ -205,7 +136,6 @@ def test_programs_and_queries(site: Site, line: str, place: str, expected: objec
     check(
         site,
         line,
-        [],
         expected,
         lambda: program_reads(site, place, OF_A_QUERY if has.exists() else "clicks"),
     )

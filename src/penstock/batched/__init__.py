@@ -6,11 +6,14 @@ layout       the files under a checkpoint path                       pure
 in_flight    which ranges are being worked on                        pure
 checkpoints  the protocol, and its invariants
 operations   what streams do with elements; graph: in which order    pure
+to_kafka     the sink
 messages     reads a range, where its functions run
 sources      what the next batch takes
 jobs         a batch on Spark
 program      the loop
 stream       what programs are made of
+streamz      the same streams in streamz' event loop; on_dask: on Dask
+inspection   what a path shows
 """
 
 from importlib import import_module

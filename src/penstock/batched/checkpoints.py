@@ -5,25 +5,23 @@
 Invariants:
 
 1. A checkpoint holds an offset only if all records up to it are done: it never passes a range that
-   is in flight, whatever the logs say, nor what no log says was read.
+   is in flight, whatever the logs say, nor records that no log has as read.
 2. The logs and the dirty bit count within one run. ``open`` removes those of an earlier run, before
-   anything is read; what they held is logged. So a checkpoint never holds what an earlier run read
+   anything is read, with a warning. So a checkpoint never holds what an earlier run read
    and did not finish, and they need not survive a power cut.
 3. A checkpoint is one file for each topic, created whole, durable and under the next number. What
    was created before a crash between two topics' files is true: those topics continue after it.
 4. Offsets do not go back, and a partition that a batch did not touch keeps its own; one that came
    while the program ran has where it begins, from its topic's next checkpoint on.
-5. Where the first batch of a topic begins is durable before it is read (``0.txt``), so that what
-   ``auto.offset.reset`` says is asked once.
+5. Where the first batch of a topic begins is durable before it is read (``0.txt``), so that
+   ``auto.offset.reset`` is applied once.
 6. One program uses a path. On local file systems the driver's lock ensures this. On object stores
-   the number of a checkpoint does: of two programs that make the same one the second is refused,
+   the number of a checkpoint does: the second of two programs that make the same one is refused,
    and so is one that finds a higher number than it has made.
 7. The dirty bit is removed after the checkpoint, and only when nothing is in flight: so whatever is
    read sets it for a checkpoint to come.
 
-8. A rewind that a command began (penstock.batched.rewind) is completed before anything is read.
-9. Which topic a checkpoint counts in is durable before it is (``topics``): under the topic's name
-   there may be another one, in which the same offsets are other records'.
+A topic is known by its name alone: see docs/batched.md for one that is deleted and created again.
 
 A kill leaves the checkpoints of before, or some topics' or all topics' next one, each of them true.
 """
@@ -41,29 +39,18 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from penstock.batched.in_flight import InFlight
-from penstock.batched.kept import read_ids
 from penstock.batched.layout import (
     DIRTY_BIT,
     LOGS,
-    PLANNED,
-    TOPICS,
-    Planned,
-    TopicIds,
     check_topics,
     checkpoint_number,
     checkpoint_path,
     dump_checkpoint,
     dump_log,
-    dump_planned,
-    dump_topics,
-    id_at,
     log_path,
     parse_checkpoint,
     parse_log,
-    parse_planned,
-    with_id,
 )
-from penstock.batched.rewind import complete_rewind
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.local_files import local_path
 from penstock.errors import (
@@ -75,10 +62,8 @@ from penstock.errors import (
     StorageError,
     UnsharedPathError,
 )
-from penstock.kafka.offsets import KafkaRange, partition_name, split_name
+from penstock.kafka.offsets import KafkaRange, split_name
 from penstock.storage import Storage, open_storage
-
-__all__ = ["Checkpoints", "note_read"]
 
 _log = logging.getLogger(__name__)
 _THREADS = 16
@@ -92,12 +77,10 @@ class _Topic:
 
     ends: Mapping[int, int]
     number: int
-    sound: int
-    """The number of the checkpoint that has the ends: a later one may be damaged."""
 
 
 class Checkpoints:
-    """The checkpoint path of one program. Thread-safe after ``open``.
+    """The checkpoint path of one run of a program. Thread-safe after ``open``.
 
     Args:
         path: a folder, or any URL that ``open_storage`` takes.
@@ -124,12 +107,7 @@ class Checkpoints:
         self._in_flight = InFlight()
         self._topics: dict[str, _Topic] = {}
         self._new: dict[str, Mapping[int, int]] = {}
-        self._users = 0
-
-    @property
-    def is_open(self) -> bool:
-        """Whether this is the program of the path."""
-        return self._users > 0
+        self._is_open = False
 
     @property
     def url(self) -> str:
@@ -139,8 +117,6 @@ class Checkpoints:
     def open(self, topics: Iterable[str]) -> dict[str, Mapping[int, int]]:
         """Become the program of this path; return the ends by partition of topics with checkpoints.
 
-        Sources that are joined may call it one after the other, each with topics of its own.
-
         Raises:
             ConfigError: a topic's name is reserved.
             ConcurrentDriverError: another program uses the path.
@@ -149,38 +125,26 @@ class Checkpoints:
         """
         topics = list(topics)
         check_topics(topics)
-        with self._mutex:
-            if twice := sorted(self._topics.keys() & topics):
-                raise self._in_use(twice[0])
-            if not self._users:
-                self._take_over()
-            self._users += 1
-            try:
-                for topic in topics:
-                    self._storage.sweep(topic)
-                found = {topic: self._newest(topic) for topic in topics}
-            except BaseException:
-                self._leave()
-                raise
-            self._topics |= {topic: each for topic, each in found.items() if each is not None}
-        return {topic: each.ends for topic, each in found.items() if each is not None}
-
-    def ends(self) -> dict[str, Mapping[int, int]]:
-        """Return the ends by partition of each topic that has checkpoints."""
+        if self._lock is not None:
+            self._lock.acquire()
+        try:
+            self._set_aside()
+            for topic in topics:
+                self._storage.sweep(topic)
+            found = {topic: self._newest(topic) for topic in topics}
+        except BaseException:
+            self._unlock()
+            raise
+        self._topics = {topic: each for topic, each in found.items() if each is not None}
+        self._is_open = True
         return {topic: each.ends for topic, each in self._topics.items()}
 
-    def close(self, topics: Iterable[str] = ()) -> None:
-        """Take the ``open`` of topics back; with the last one, let other programs use the path.
-
-        What is in flight then gets into no checkpoint.
-        """
+    def close(self) -> None:
+        """Let other programs use the path; what is in flight gets into no checkpoint."""
         with self._mutex:
-            self._in_flight.forget(topics)
-            for topic in topics:
-                self._topics.pop(topic, None)
-                self._new.pop(topic, None)
-            if self._users:
-                self._leave()
+            if self._is_open:
+                self._is_open = False
+                self._unlock()
 
     def begin_topic(self, topic: str, ends: Mapping[int, int]) -> None:
         """Make durable where the first batch of a topic without checkpoints begins."""
@@ -202,22 +166,27 @@ class Checkpoints:
     def finish(self, ranges: Iterable[KafkaRange]) -> None:
         """Take in that ranges are done, and make a checkpoint if a batch is by that.
 
+        Does nothing once the path is closed.
+
         Raises:
             ConcurrentDriverError: another program made a checkpoint.
             StorageError: it could not be written.
+            UnsharedPathError: whoever read the ranges left no dirty bit that this program sees.
         """
+        ranges = list(ranges)
         with self._mutex:
-            is_done = self.is_open and self._in_flight.finish(ranges)
-            if is_done and self._storage.exists(DIRTY_BIT):
-                self._add()
+            if self._is_open and ranges:
+                self._check_noted()
+                if self._in_flight.finish(ranges):
+                    self._add()
 
-    def check_noted(self) -> None:
-        """Check that whoever read has left the dirty bit where this program sees it.
+    def in_flight(self) -> set[KafkaRange]:
+        """Return the ranges that are not done."""
+        with self._mutex:
+            return self._in_flight.ranges()
 
-        Raises:
-            UnsharedPathError: it is not there, so no checkpoint would ever be made.
-        """
-        # Of a store without locks another program that ends may remove it, and leaves the logs.
+    def _check_noted(self) -> None:
+        # On a store without locks another program may remove it at its end; it leaves the logs.
         is_noted = self._storage.exists(DIRTY_BIT) or (
             self._lock is None and bool(self._storage.find(LOGS))
         )
@@ -230,119 +199,9 @@ class Checkpoints:
                 hint="give a checkpoint_path that driver and executors share",
             )
 
-    def in_flight(self) -> set[KafkaRange]:
-        """Return the ranges that are not done."""
-        with self._mutex:
-            return self._in_flight.ranges()
-
-    def planned(self) -> Planned | None:
-        """Return the batch that exactly-once sinks of an earlier run planned last.
-
-        Raises:
-            LogFormatError: its file is damaged.
-        """
-        try:
-            return parse_planned(self._storage.read(PLANNED))
-        except NotFoundError:
-            return None
-        except ValueError as error:
-            raise LogFormatError(
-                f"the file of the planned batch is damaged: {error}",
-                operation="read planned batch",
-                path=self._storage.uri(PLANNED),
-                hint="see in the output which of the records after the newest checkpoint it has; "
-                "without the file they are written again",
-            ) from error
-
-    def first_planned(self, first: Planned) -> Planned:
-        """Return what ``planned`` does; make ``first`` durable if that is nothing.
-
-        Raises: as ``planned``.
-        """
-        with suppress(AlreadyExistsError):
-            self._storage.create(PLANNED, dump_planned(first))
-            return first
-        return self.planned() or self.first_planned(first)
-
-    def plan(self, planned: Planned, last: Planned) -> None:
-        """Make a batch durable, for exactly-once sinks, before anything of it is written.
-
-        Raises:
-            ConcurrentDriverError: another program has planned since ``last``.
-        """
-        if self._lock is None and self.planned() != last:
-            raise self._concurrent(PLANNED)
-        self._storage.create(PLANNED, dump_planned(planned), overwrite=True)
-
-    def topic_ids(self) -> dict[str, str]:
-        """Return the ids of the topics that the checkpoints count in, where they are known.
-
-        Raises:
-            LogFormatError: their file is damaged.
-        """
-        known = read_ids(self._storage)
-        found = {topic: id_at(of, self._sound(topic, of)) for topic, of in known.items()}
-        return {topic: topic_id for topic, topic_id in found.items() if topic_id is not None}
-
-    def note_topic_ids(self, ids: Mapping[str, str]) -> None:
-        """Make durable which topics the checkpoints count in, before anything of them is read."""
-        with self._mutex:
-            known: TopicIds = read_ids(self._storage)
-            before = known
-            for topic, topic_id in ids.items():
-                of = known.get(topic, {})
-                if topic not in self._topics:  # what is noted was of checkpoints that are gone
-                    known = {**known, topic: {0: topic_id}}
-                    continue
-                sound = self._sound(topic, of)
-                if id_at(of, sound) is None:
-                    known = with_id(
-                        known, topic, max((n for n in of if n <= sound), default=0), topic_id
-                    )
-                known = with_id(known, topic, self._topics[topic].number + 1, topic_id)
-            if known != before:
-                self._storage.create(TOPICS, dump_topics(known), overwrite=True)
-
-    def _sound(self, topic: str, ids: Mapping[int, str | None]) -> int:
-        return self._topics[topic].sound if topic in self._topics else max(ids, default=0)
-
-    def complete(self, ranges: Iterable[KafkaRange]) -> None:
-        """Make the checkpoints of ranges that an earlier run finished."""
-        topics: dict[str, dict[int, int]] = {}
-        for each in ranges:
-            topics.setdefault(each.topic, {})[each.partition] = each.end_offset
-        self._topics.update(zip(topics, map(self._add_topic, topics.items()), strict=True))
-
-    def _take_over(self) -> None:
-        if self._lock is not None:
-            self._lock.acquire()
-        self._in_flight = InFlight()
-        try:
-            if made := complete_rewind(self._storage):
-                _log.warning("A rewind of %s was not complete: made %s", self.url, ", ".join(made))
-            self._set_aside()
-        except BaseException:
-            self._unlock()
-            raise
-
-    def _leave(self) -> None:
-        self._users -= 1
-        if not self._users:
-            self._topics, self._new = {}, {}
-            self._unlock()
-
     def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.release()
-
-    def _in_use(self, topic: str) -> ConcurrentDriverError:
-        return ConcurrentDriverError(
-            f"topic {topic} is read by another stream of this process, with this checkpoint path",
-            operation="open checkpoint path",
-            path=self.url,
-            ids={"topic": topic},
-            hint="stop that one, or give this one a checkpoint path of its own",
-        )
 
     def _add(self) -> None:
         done = {
@@ -389,28 +248,21 @@ class Checkpoints:
         try:
             self._storage.create(path, dump_checkpoint(ends))
         except AlreadyExistsError as error:
-            if self._storage.exists(path):
-                raise self._concurrent(path) from error
-            raise StorageError(
-                f"{path} is in the way of the next checkpoint, and is not a file",
-                operation="add checkpoint",
-                path=self._storage.uri(path),
-                hint="remove it (a pipe, or a link to nothing); a restart continues after the "
-                "newest checkpoint",
-            ) from error
+            raise self._concurrent(path) from error
         if self._lock is None:
             others = self._storage.names(topic)
             if max(n for n in map(checkpoint_number, others) if n is not None) > number:
                 raise self._concurrent(path)
-        return _Topic(ends, number, number)
+        return _Topic(ends, number)
 
     def _concurrent(self, path: str) -> ConcurrentDriverError:
         return ConcurrentDriverError(
             f"another program made the checkpoint {path} or a later one",
             operation="add checkpoint",
             path=self._storage.uri(path),
-            hint="stop one of the two programs, or give each a checkpoint path of its own; then "
-            "start again: it begins after the newest checkpoint",
+            hint="stop one of the two programs, or give each a checkpoint path of its own; if "
+            "there is no other one, remove what has this name and is no file. Then start again: "
+            "the program continues after its newest checkpoint",
         )
 
     def _newest(self, topic: str) -> _Topic | None:
@@ -422,42 +274,27 @@ class Checkpoints:
         numbers = [n for n in map(checkpoint_number, names) if n is not None]
         kept = min(max(numbers) - self._keep + 1, found[0])
         self._retire(topic, [n for n in numbers if n < kept])
-        return _Topic(found[1], max(numbers), found[0])
+        return _Topic(found[1], max(numbers))
 
     def _set_aside(self) -> None:
-        """Remove the dirty bit and the logs of an earlier run, and say what they held."""
+        """Remove the dirty bit and the logs of an earlier run."""
         paths = self._storage.find(LOGS)
         topics = (entry.name for entry in self._storage.list(LOGS) if entry.is_folder)
         for folder in ("", LOGS, *(f"{LOGS}/{topic}" for topic in topics)):
             self._storage.sweep(folder)
-        self._volatile.delete(DIRTY_BIT)
-        if read := ", ".join(filter(None, map(self._only_read, paths))):
+        if self._storage.exists(DIRTY_BIT):
             _log.warning(
-                "An earlier run on %s read records that no checkpoint has; they are read again: %s",
+                "An earlier run on %s read records that no checkpoint has; they are read again",
                 self.url,
-                read,
             )
+            self._volatile.delete(DIRTY_BIT)
         self._volatile.delete_all(paths)
 
-    def _only_read(self, path: str) -> str:
-        """Return what a log has beyond the newest checkpoint, in words; "" for nothing."""
-        topic, _, name = path.removeprefix(f"{LOGS}/").rpartition("/")
-        partition, done = checkpoint_number(name), dict[int, int]()
-        with suppress(LogFormatError):
-            done = (_newest_sound(self._storage, topic, tell=False) or (0, done))[1]
-        with suppress(ValueError, NotFoundError):
-            end = parse_log(self._storage.read(path))
-            if partition is not None and end > (start := done.get(partition, 0)):
-                return f"{partition_name(topic, partition)} [{start}, {end})"
-        return ""
 
-
-def _newest_sound(
-    storage: Storage, topic: str, tell: bool = True
-) -> tuple[int, dict[int, int]] | None:
+def _newest_sound(storage: Storage, topic: str) -> tuple[int, dict[int, int]] | None:
     """Return the number of a topic's newest sound checkpoint, and its ends by partition.
 
-    Files that are not sound, or no checkpoints, are named in a warning, unless not to ``tell``.
+    Files that are not sound, or no checkpoints, are named in a warning.
 
     Raises:
         LogFormatError: there are files, and none of them is a sound checkpoint.
@@ -472,7 +309,7 @@ def _newest_sound(
         except (ValueError, NotFoundError) as error:
             wrong.append(f"{path}: {error}")
             continue
-        if wrong and tell:
+        if wrong:
             _log.warning(
                 "Topic %s continues after checkpoint %d of %s; passed over: %s",
                 topic,
@@ -496,8 +333,8 @@ def _newest_sound(
 def note_read(storage: Storage, topic: str, partition: int, end: int) -> None:
     """Record that a partition was read up to ``end``: the dirty bit first, then its log.
 
-    A log does not go back: tasks that read at once may end in any order, and copies of a task late.
-    ``storage`` need not be one whose files survive a power cut: see invariant 2.
+    A log does not go back: concurrent tasks may end in any order, and a second copy of a task late.
+    The files of ``storage`` need not survive a power cut: see invariant 2.
     """
     if not storage.exists(DIRTY_BIT):
         with suppress(AlreadyExistsError):

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from penstock.batched.operations import Element, Operation, Pass, Place, Refs
-
-__all__ = ["Arrival", "Graph", "Node", "States", "held", "run_place"]
 
 States = dict[int, Any]
 """The states of the operations of a place, by node."""
@@ -63,16 +60,14 @@ def run_place(
     place: Place,
     arrivals: Iterable[Arrival],
     states: Mapping[int, Any],
-    sinks: Mapping[int, Any] = MappingProxyType({}),
 ) -> tuple[list[Arrival], States]:
     """Run a place's part of a batch; return what arrives at later places, and the new states.
 
     Args:
         graph: the program's operations.
-        place: whose nodes run.
+        place: the place where these nodes run.
         arrivals: the elements.
         states: of the nodes.
-        sinks: what sinks need to write this part, by node.
     """
     numbers = graph.at(place)
     live = {
@@ -85,11 +80,11 @@ def run_place(
     push = _pushes(graph, place, live, handed_on.append)
     for arrival in arrivals:
         push[arrival.node](arrival.port, arrival.element)
-    return handed_on, {n: graph.nodes[n].operation.finish(live[n], sinks.get(n)) for n in numbers}
+    return handed_on, {n: graph.nodes[n].operation.finish(live[n]) for n in numbers}
 
 
 def held(graph: Graph, states: Mapping[int, Any]) -> Refs:
-    """Return the ranges whose elements wait in states."""
+    """Return the ranges of the elements that wait in states."""
     return frozenset(
         ref
         for number, state in states.items()

@@ -13,10 +13,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from penstock.kafka.offsets import KafkaRange, partition_name, split_name
+from penstock.kafka.offsets import KafkaRange, partition_name
 from penstock.model import Offsets
-
-__all__ = ["InFlight"]
 
 
 @dataclass(slots=True)
@@ -53,7 +51,7 @@ class InFlight:
             self._batch_of[each] = self._begun
 
     def finish(self, ranges: Iterable[KafkaRange]) -> bool:
-        """Take in that ranges are done, whose they may be; return whether a batch is by that."""
+        """Take in that ranges of any batches are done; return whether that completes a batch."""
         is_done = False
         for each in ranges:
             number = self._batch_of.pop(each)
@@ -63,14 +61,6 @@ class InFlight:
                 del self._batches[number]
                 is_done = True
         return is_done
-
-    def forget(self, topics: Iterable[str]) -> None:
-        """Leave out all ranges of some topics, of batches that have no others."""
-        gone = {each for each in self._batch_of if each.topic in topics}
-        for each in gone:
-            self._batches.pop(self._batch_of.pop(each), None)
-        for name in [n for n in self._partitions if split_name(n)[0] in topics]:
-            del self._partitions[name]
 
     def done(self) -> Offsets:
         """Return how far each partition is done that a batch has touched."""

@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 
 from pyspark import SparkContext
 
-from penstock.batched.exactly_once import Writing
 from penstock.batched.graph import Arrival, Graph, States, run_place
 from penstock.batched.messages import get_message_batch
 from penstock.batched.operations import Element, Place
 from penstock.journal.spark import empty_partitions
 from penstock.kafka.offsets import KafkaRange
 from penstock.workers import freeze_imports
-
-__all__ = ["Reading", "Work", "run_on_spark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +38,6 @@ def run_on_spark(
     readings: Mapping[int, Reading],
     works: Iterable[Work],
     states: States,
-    writing: Writing | None = None,
 ) -> tuple[list[Arrival], States]:
     """Run what runs on Spark; return what arrives in the program, and the new states of the task.
 
@@ -51,17 +47,10 @@ def run_on_spark(
         readings: of the sources, by node.
         works: the batch.
         states: those that the last batch returned.
-        writing: of the program's exactly-once sinks, if it has any.
     """
     works = tuple(works)
-    run = _RunRanges(graph, readings, works, writing)
+    run = _RunRanges(graph, readings, works)
     ranges = empty_partitions(sc, len(works)).mapPartitionsWithIndex(run)
-    if writing is not None:
-        others = [index for index in range(len(works)) if index not in writing.done]
-        for indexes in (sorted(writing.done), others):
-            if indexes:
-                sc.runJob(ranges, list, indexes)
-        return [], {}
     if not graph.at(Place.TASK):
         return [arrival for _, arrivals in ranges.collect() for arrival in arrivals], {}
     ((arrivals, states),) = (
@@ -74,16 +63,11 @@ class _RunRanges:
     """Task: a range, by its number, to what arrives at later places. A class: pickles by name."""
 
     def __init__(
-        self,
-        graph: Graph,
-        readings: Mapping[int, Reading],
-        works: Sequence[Work],
-        writing: Writing | None,
+        self, graph: Graph, readings: Mapping[int, Reading], works: Sequence[Work]
     ) -> None:
         self._graph = graph
         self._readings = readings
         self._works = works
-        self._writing = writing
 
     def __call__(self, index: int, nothing: Iterable[Any]) -> Iterator[tuple[int, list[Arrival]]]:
         assert not list(nothing)  # a worker whose input was read to its end is used again
@@ -100,8 +84,7 @@ class _RunRanges:
             keys=reading.keys,
         )
         source = Arrival(node, 0, Element(values, frozenset((wanted,))))
-        sinks = {} if self._writing is None else self._writing.of_task(index)
-        yield index, run_place(self._graph, Place.RANGES, [source], {}, sinks)[0]
+        yield index, run_place(self._graph, Place.RANGES, [source], {})[0]
 
 
 class _RunTask:

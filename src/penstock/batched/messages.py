@@ -14,8 +14,6 @@ from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.reader import read_batches
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["get_message_batch"]
-
 
 def get_message_batch(
     kafka_params: Mapping[str, Any],

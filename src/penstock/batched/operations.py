@@ -15,26 +15,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from penstock.kafka.offsets import KafkaRange
 
-__all__ = [
-    "Accumulate",
-    "CombineLatest",
-    "Element",
-    "Filter",
-    "Flatten",
-    "Gather",
-    "Map",
-    "NoStart",
-    "Operation",
-    "Partition",
-    "Pass",
-    "Place",
-    "Refs",
-    "Sink",
-    "Starmap",
-    "Zip",
-    "pick",
-]
-
 Refs = frozenset[KafkaRange]
 
 
@@ -73,11 +53,8 @@ class Operation:
         """Take in an element that came from the ``port``-th upstream; return what comes out."""
         raise NotImplementedError
 
-    def finish(self, state: Any, sink: Any) -> Any:
-        """Take in that the batch has no more elements here; return the state for the next batch.
-
-        ``sink`` is what the program has for this node and this task, if it is a sink.
-        """
+    def finish(self, state: Any) -> Any:
+        """Take in that the batch has no more elements here; return the state for the next batch."""
         return state
 
     def held(self, state: Any) -> Iterable[Element]:
@@ -133,7 +110,7 @@ class Filter(Map):
 
 
 class Sink(Map):
-    """A function that is called with each value, which then goes on as it is."""
+    """A function that is called with each value, which is then handed on as it is."""
 
     def update(self, state: Any, port: int, element: Element) -> Iterable[Element]:
         """See Operation."""

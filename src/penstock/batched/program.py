@@ -13,21 +13,16 @@ from collections.abc import Mapping
 from pyspark import SparkConf, SparkContext
 
 from penstock.batched.checkpoints import Checkpoints
-from penstock.batched.exactly_once import ExactlyOnce, check_none_waits
 from penstock.batched.graph import Graph, States, held, run_place
 from penstock.batched.jobs import Reading, Work, run_on_spark
 from penstock.batched.operations import Place
 from penstock.batched.sockets import socket_folder
-from penstock.batched.sources import GO_ON, Position, Source
-from penstock.errors import BatchFailedError, KafkaDataLossError, KafkaError
+from penstock.batched.sources import GO_ON, Source, open_positions
+from penstock.errors import BatchFailedError, KafkaDataLossError
 from penstock.root_cause import root_cause
 from penstock.shutdown import Shutdown, wait_in_steps
-from penstock.storage.patience import Patience
-
-__all__ = ["Program"]
 
 _log = logging.getLogger(__name__)
-_NO_ANSWER = "No batch is planned until the brokers answer"
 _SOCKETS = "spark.python.unix.domain.socket"
 _STOPPING = "stopping after the batch that runs; another one ends the program at once"
 
@@ -40,7 +35,6 @@ class Program:
         sources: by node.
         checkpoints: of its checkpoint path, if it has one.
         makes_checkpoints: whether a sink of it is one that checkpoints are made for.
-        exactly_once: its exactly-once sinks, if it has any.
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
@@ -53,17 +47,13 @@ class Program:
         sources: Mapping[int, Source],
         checkpoints: Checkpoints | None,
         makes_checkpoints: bool,
-        exactly_once: ExactlyOnce | None,
     ) -> None:
         self._graph = graph
         self._of_tasks = graph.without(Place.PROGRAM)
-        self._exactly_once = exactly_once
-        self._again: list[Work] = []
         self._checkpoints = checkpoints
         self._makes_checkpoints = makes_checkpoints
         self._sc = _spark()
         self._poll_interval_s = min(source.poll_interval_s for source in sources.values())
-        self._patience = {node: Patience(_NO_ANSWER) for node in sources}
         url = None if checkpoints is None else checkpoints.url
         self._readings = {n: Reading(s.settings, s.keys, url) for n, s in sources.items()}
         self._on_spark: States = {}
@@ -71,7 +61,7 @@ class Program:
         self._stopping = threading.Event()
         self._shutdown = Shutdown(self.stop, _STOPPING)
         self._error: BaseException | None = None
-        self._positions = self._open(sources)
+        self._positions = open_positions(sources, checkpoints)
         self._thread = threading.Thread(target=self._run, name="penstock batches", daemon=True)
         self._shutdown.install()
         self._thread.start()
@@ -100,30 +90,6 @@ class Program:
         self._thread.join(within_s)
         return not self._thread.is_alive()
 
-    def _open(self, sources: Mapping[int, Source]) -> dict[int, Position]:
-        if self._checkpoints is None:
-            return {node: Position(source, {}, {}) for node, source in sources.items()}
-        node_of = {topic: node for node, source in sources.items() for topic in source.topics}
-        ends = self._checkpoints.open(node_of)
-        try:
-            if self._exactly_once is not None:
-                again = self._exactly_once.open(ends)
-                self._again = [Work(node_of[each.topic], each) for each in again]
-            else:
-                check_none_waits(self._checkpoints, ends)
-            ends = self._checkpoints.ends()
-            ids = self._checkpoints.topic_ids()
-            positions = {node: Position(source, ends, ids) for node, source in sources.items()}
-            for position in positions.values():
-                self._checkpoints.note_topic_ids(position.topic_ids)
-                position.skip([work.range for work in self._again])
-                for topic, begins in position.new_topics.items():
-                    self._checkpoints.begin_topic(topic, begins)
-        except BaseException:
-            self._close()
-            raise
-        return positions
-
     def _run(self) -> None:
         try:
             while not self._stopping.is_set():
@@ -136,29 +102,14 @@ class Program:
             self._error = error
         finally:
             self._positions.clear()  # and with them their clients
-            self._close()
-
-    def _close(self) -> None:
-        if self._exactly_once is not None:
-            self._exactly_once.close()
-        if self._checkpoints is not None:
-            self._checkpoints.close()
+            if self._checkpoints is not None:
+                self._checkpoints.close()
 
     def _step(self) -> bool:
         """Plan a batch, and run it if it takes records; return whether more are waiting."""
-        if self._again:
-            works, self._again = self._again, []
-            self._batch(works)
         works, is_full = [], False
         for node, position in self._positions.items():
-            try:
-                ranges, has_more = position.plan()
-            except KafkaDataLossError:
-                raise
-            except KafkaError as error:
-                self._patience[node].bear(error)
-                continue
-            self._patience[node].recovered()
+            ranges, has_more = position.plan()
             works += [Work(node, each) for each in ranges]
             is_full |= has_more
         if works:
@@ -170,13 +121,9 @@ class Program:
         if checkpoints is not None:
             new = ChainMap(*(position.new_partitions for position in self._positions.values()))
             checkpoints.begin((work.range for work in works), new)
-        writing = None
-        if self._exactly_once is not None:
-            works = sorted(works, key=lambda work: work.range)
-            writing = self._exactly_once.begin(work.range for work in works)
         try:
             arrivals, self._on_spark = run_on_spark(
-                self._sc, self._of_tasks, self._readings, works, self._on_spark, writing
+                self._sc, self._of_tasks, self._readings, works, self._on_spark
             )
             _, self._in_program = run_place(self._graph, Place.PROGRAM, arrivals, self._in_program)
         except Exception as error:
@@ -192,11 +139,8 @@ class Program:
             hint = "its records are read again after a restart"
             raise BatchFailedError(f"{failed}: {cause}", operation=of, hint=hint) from error
         if checkpoints is not None:
-            checkpoints.check_noted()
             waiting = held(self._graph, self._on_spark) | held(self._graph, self._in_program)
             checkpoints.finish(checkpoints.in_flight() - waiting)
-        if self._exactly_once is not None:
-            self._exactly_once.check_done()
 
 
 def _spark() -> SparkContext:

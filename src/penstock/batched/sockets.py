@@ -21,8 +21,6 @@ from contextlib import suppress
 from penstock.storage import posix
 from penstock.storage.trust import is_beyond_reach
 
-__all__ = ["socket_folder"]
-
 _PREFIX = "sockets-"
 _STARTING_S = 60.0
 _MOST_OF_PATH = 60

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import ConfigError, KafkaDataLossError
+from penstock.batched.checkpoints import Checkpoints
+from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
 from penstock.kafka import ClientConf, KafkaRange
 from penstock.kafka.advance import advance
 from penstock.kafka.client_conf import settings_of
@@ -16,8 +17,7 @@ from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets, shown
-
-__all__ = ["GO_ON", "Position", "Source"]
+from penstock.storage.patience import Patience
 
 _EARLIEST = ("earliest", "smallest", "beginning")
 _LATEST = ("latest", "largest", "end")
@@ -40,19 +40,20 @@ class Source:
     @classmethod
     def of(
         cls,
-        topics: Sequence[str],
+        topics: str | Sequence[str],
         consumer_conf: Mapping[str, Any],
         *,
-        poll_interval: str | float,
-        max_batch_size: int,
-        npartitions: int | None,
-        keys: bool,
+        poll_interval: str | float = "1s",
+        max_batch_size: int = 10_000,
+        npartitions: int | None = None,
+        keys: bool = False,
     ) -> Source:
         """Return the source of checked arguments.
 
         Raises:
             ConfigError: an argument or a setting is wrong.
         """
+        topics = [topics] if isinstance(topics, str) else topics
         are_names = all(isinstance(topic, str) for topic in topics)
         if not topics or not are_names or len(set(topics)) < len(topics):
             raise _wrong(f"topics {shown(list(topics))}", "name each topic once")
@@ -91,25 +92,15 @@ class Position:
     Args:
         source: the source.
         checkpoints: the ends by partition of topics that have checkpoints.
-        topic_ids: the ids of the topics that these count in, where they are known.
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
-        KafkaDataLossError: a topic was created anew.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        checkpoints: Mapping[str, Mapping[int, int]],
-        topic_ids: Mapping[str, str],
-    ) -> None:
+    def __init__(self, source: Source, checkpoints: Mapping[str, Mapping[int, int]]) -> None:
         self._source = source
         self._brokers = Topics(source.settings, source.topics)
-        self.topic_ids = {
-            t: topic_ids[t] for t in source.topics if t in checkpoints and t in topic_ids
-        }
-        """The ids of its topics, where the brokers have some (Kafka 2.8)."""
+        self._patience = Patience("No batch is planned until the brokers answer")
         begins, ends = self._begins_and_ends()
         self._planned = {
             partition_name(topic, partition): end
@@ -130,10 +121,23 @@ class Position:
     def plan(self) -> tuple[list[KafkaRange], bool]:
         """Return the ranges of the next batch, and whether it leaves records that wait already.
 
+        There are none while the brokers do not answer.
+
         Raises:
-            KafkaError: the brokers do not answer.
+            KafkaError: the brokers have not answered for a minute.
             KafkaDataLossError: records that no batch has read are gone.
         """
+        try:
+            planned = self._plan()
+        except KafkaDataLossError:
+            raise
+        except KafkaError as error:
+            self._patience.bear(error)
+            return [], False
+        self._patience.recovered()
+        return planned
+
+    def _plan(self) -> tuple[list[KafkaRange], bool]:
         begins, ends = self._begins_and_ends()
         start = {**begins, **self._planned}
         for topic, partition in map(split_name, start.keys() - self._planned.keys()):
@@ -142,7 +146,9 @@ class Position:
         try:
             wanted = advance(start, begins, settle(self._brokers, start, ends)).ends
         except KafkaDataLossError as error:
-            raise _lost(error.message, error.ids) from None
+            raise KafkaDataLossError(
+                error.message, operation="plan batch", ids=error.ids, hint=GO_ON
+            ) from None
         most = self._source.max_batch_size
         ranges = [
             KafkaRange(*split_name(name), first, min(wanted[name], first + most))
@@ -155,22 +161,8 @@ class Position:
         }
         return sorted(ranges), any(wanted[name] > end for name, end in self._planned.items())
 
-    def skip(self, ranges: Sequence[KafkaRange]) -> None:
-        """Have the next batch begin after ranges that run again; other sources' are left out."""
-        for each in ranges:
-            if each.topic in self._source.topics:
-                self._planned[partition_name(each.topic, each.partition)] = each.end_offset
-
     def _begins_and_ends(self) -> tuple[Offsets, Offsets]:
         facts = self._brokers.scan()
-        for topic, found in facts.ids.items():
-            if found is not None and self.topic_ids.setdefault(topic, found) != found:
-                raise _lost(
-                    f"topic {topic} was deleted and created anew: its offsets are other records'",
-                    {"topic": topic},
-                    "`penstock checkpoint rewind --to-offsets` with --brokers continues after "
-                    "offsets of the new topic, and after -1, its beginning, also without",
-                )
         return dict(self._wanted(facts.begins)), dict(self._wanted(facts.ends))
 
     def _wanted(self, offsets: Offsets) -> Iterator[tuple[str, int]]:
@@ -180,14 +172,31 @@ class Position:
                 yield name, offset
 
 
+def open_positions(
+    sources: Mapping[int, Source], checkpoints: Checkpoints | None
+) -> dict[int, Position]:
+    """Become the program of a checkpoint path, if there is one; return where sources continue.
+
+    Raises: as ``Position`` and ``Checkpoints.open``.
+    """
+    if checkpoints is None:
+        return {number: Position(source, {}) for number, source in sources.items()}
+    ends = checkpoints.open(topic for source in sources.values() for topic in source.topics)
+    try:
+        positions = {number: Position(source, ends) for number, source in sources.items()}
+        for position in positions.values():
+            for topic, begins in position.new_topics.items():
+                checkpoints.begin_topic(topic, begins)
+    except BaseException:
+        checkpoints.close()
+        raise
+    return positions
+
+
 GO_ON = (
-    "give topics a longer retention; `penstock checkpoint rewind --to-offsets` continues after "
-    "offsets that you choose, which may lie ahead"
+    "give topics a longer retention; to continue, write the topic's next checkpoint by hand "
+    "(<topic>/<N>.txt), with the last offset of each partition that counts as done"
 )
-
-
-def _lost(what: str, ids: dict[str, Any], hint: str = GO_ON) -> KafkaDataLossError:
-    return KafkaDataLossError(what, operation="plan batch", ids=ids, hint=hint)
 
 
 def _seconds(interval: str | float) -> float:

@@ -7,7 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, get_args
+from typing import Any
 
 from penstock.batched.checkpoints import Checkpoints
 from penstock.batched.graph import Graph
@@ -29,12 +29,9 @@ from penstock.batched.operations import (
 )
 from penstock.batched.program import Program
 from penstock.batched.sources import Source
-from penstock.batched.to_kafka import Delivery, ToKafka, exactly_once_sinks, in_order
+from penstock.batched.to_kafka import ToKafka, sink_arguments
 from penstock.errors import ConfigError, StreamingError
-from penstock.model import check_name, shown
 from penstock.storage import local_root
-
-__all__ = ["Stream", "from_kafka_batched"]
 
 _log = logging.getLogger(__name__)
 _numbers = count()
@@ -59,10 +56,10 @@ def from_kafka_batched(
         consumer_conf: librdkafka's settings. ``auto.offset.reset`` ("latest" unless given) says
             where topics without a checkpoint begin; ``enable.auto.commit`` is always False.
         checkpoint_path: a folder or fsspec URL for checkpoints; None for no checkpoints.
-        poll_interval: how often the brokers are asked for new records: "0.5s", or seconds. Of the
-            sources of one program the shortest counts.
+        poll_interval: how often the brokers are asked for new records: "0.5s", or seconds. The
+            shortest one of a program's sources counts.
         max_batch_size: the most offsets of a partition in a batch.
-        npartitions: read only the first so many partitions of each topic.
+        npartitions: the number of partitions of each topic that are read, from the first one on.
         keys: records are ``{"key": ..., "value": ...}`` instead of the value alone.
         start: start as soon as a sink is attached, without ``start()``.
         checkpoints_to_keep: of each topic.
@@ -71,7 +68,7 @@ def from_kafka_batched(
         ConfigError: an argument or a setting is wrong.
     """
     source = Source.of(
-        [topics] if isinstance(topics, str) else topics,
+        topics,
         consumer_conf,
         poll_interval=poll_interval,
         max_batch_size=max_batch_size,
@@ -174,7 +171,7 @@ class Stream:
     # -- sinks --
 
     def sink(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Stream:
-        """Call a function with each element, which then goes on; ``add_checkpoint()`` may follow.
+        """Call a function with each element, and hand it on; ``add_checkpoint()`` may follow.
 
         Makes no checkpoint by itself: printing is not a sink that a restart could rely on.
         """
@@ -185,11 +182,10 @@ class Stream:
         topic: str | os.PathLike[str],
         producer_conf: Mapping[str, Any] | str,
         checkpoint_path: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        *,
-        delivery: Delivery = "at_least_once",
-        name: str | None = None,
     ) -> Stream:
         """Write each element (bytes, str or None) to a topic, and make a checkpoint of each batch.
+
+        At least once: the elements of a batch that was cut off are written again.
 
         By position, the arguments may also have the order of the proposal in streamz' issue 279:
         ``to_kafka(checkpoint_path, output_topic, producer_conf)``.
@@ -198,29 +194,14 @@ class Stream:
             topic: where they go.
             producer_conf: librdkafka's settings.
             checkpoint_path: that of ``from_kafka_batched``, if any is given; the stream knows it.
-            delivery: "at_least_once": records of a batch that was cut off are written again; or
-                "exactly_once": each batch is written by transactions, and once.
-            name: of the output, by which exactly-once sinks find what they wrote; by default the
-                topic's.
 
         Raises:
-            ConfigError: a setting or the name is wrong, or it is another checkpoint path.
+            ConfigError: a setting is wrong, or it is another checkpoint path.
         """
-        topic, producer_conf, checkpoint_path = in_order(topic, producer_conf, checkpoint_path)
         path, _ = self._path()
-        if checkpoint_path is not None and _absolute(checkpoint_path) != path:
-            raise _wrong(
-                f"to_kafka(checkpoint_path={os.fspath(checkpoint_path)!r}) where "
-                f"from_kafka_batched has {path!r}",
-                "leave it out: the path travels with the stream",
-            )
-        if delivery not in get_args(Delivery):
-            raise _wrong(
-                f"delivery={shown(delivery)}", f"choose among {', '.join(get_args(Delivery))}"
-            )
-        output = topic if name is None else check_name("output", name)
-        sink = Stream(ToKafka(topic, producer_conf, delivery, output), [self])
-        return sink._with_checkpoints()
+        paths = [] if path is None else [path]
+        arguments = sink_arguments(topic, producer_conf, checkpoint_path, paths)
+        return Stream(ToKafka(*arguments), [self])._with_checkpoints()
 
     def add_checkpoint(self) -> Stream:
         """Make a checkpoint of each batch when all sinks have taken it in; follows a sink.
@@ -273,11 +254,10 @@ class Stream:
             numbers[stream] = graph.add(stream._operation, upstreams)
         sources = {numbers[s]: s._source for s in streams if s._source is not None}
         checkpoints = None if path is None else Checkpoints(path, keep)
-        exactly_once = exactly_once_sinks(graph, checkpoints)
         for stream in streams:
             if isinstance(stream._operation, ToKafka):
                 stream._operation.check_topic()
-        program = Program(graph, sources, checkpoints, makes_checkpoints, exactly_once)
+        program = Program(graph, sources, checkpoints, makes_checkpoints)
         for stream in streams:
             stream._program = program
 
@@ -287,7 +267,7 @@ class Stream:
             self._program.stop()
 
     def awaitTermination(self, timeout: float | None = None) -> None:  # noqa: N802 (Spark's name)
-        """Wait until the program has ended, or for so many seconds.
+        """Wait until the program has ended, at most for ``timeout`` seconds.
 
         Raises:
             PenstockError: it ended because of that; a ``BatchFailedError`` if a batch did.

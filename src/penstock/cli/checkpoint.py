@@ -21,7 +21,7 @@ from penstock.checkpoint.tools import (
 )
 from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
-from penstock.cli.checkpoint_path import inspect_batches, validate_batches
+from penstock.cli.checkpoint_path import inspect_batches
 from penstock.cli.checkpoint_text import (
     batch_diff_lines,
     batch_lines,
@@ -123,8 +123,7 @@ def validate_location(
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
     if is_checkpoint_path(location):
-        validate_batches(location, as_json=as_json)
-        return
+        raise typer.BadParameter("for such a path: penstock checkpoint inspect")
     found = validate(location, sink=sink)
     _show(found, validation_lines(found), as_json=as_json)
     if found.findings and not as_json:

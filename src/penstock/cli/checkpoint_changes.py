@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.batched.inspection import is_checkpoint_path
 from penstock.checkpoint.log_format import parse_json
 from penstock.checkpoint.tools import (
     Plan,
@@ -28,7 +27,7 @@ from penstock.checkpoint.tools import (
     plan_undo,
     worst,
 )
-from penstock.cli.checkpoint_path import rewind_batches
+from penstock.cli.checkpoint_path import refuse_batches
 from penstock.cli.checkpoint_text import plan_lines
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.options import (
@@ -82,17 +81,7 @@ def rewind(
     as_json: PlanJsonOption = False,
 ) -> None:
     """Go back to an earlier point: later records are processed again."""
-    if is_checkpoint_path(location):
-        rewind_batches(
-            location,
-            to_batch=to_batch,
-            offsets=None if to_offsets is None else _parse_offsets(to_offsets),
-            shift_by=shift_by,
-            settings=_settings(brokers, conf),
-            apply=apply,
-            as_json=as_json,
-        )
-        return
+    refuse_batches(location)
     plan = plan_rewind(
         location,
         to_batch=to_batch,
@@ -120,10 +109,7 @@ def promote(
     as_json: PlanJsonOption = False,
 ) -> None:
     """Make the query continue from an old entry, with its settings."""
-    if is_checkpoint_path(location):
-        settings = _settings(brokers, conf)
-        rewind_batches(location, to_batch=batch, settings=settings, apply=apply, as_json=as_json)
-        return
+    refuse_batches(location)
     plan = plan_promote(location, batch, sink=sink, are_held=_topic_check(location, brokers, conf))
     show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
 
@@ -252,13 +238,10 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
         print_line(f"done; to take it back: penstock checkpoint undo {undo} --apply")
 
 
-def _settings(brokers: str | None, conf: list[str]) -> dict[str, str] | None:
-    return None if brokers is None and not conf else client_settings(brokers, conf)
-
-
 def _topic_check(location: str, brokers: str | None, conf: list[str]) -> TopicCheck | None:
-    if (settings := _settings(brokers, conf)) is None:
+    if brokers is None and not conf:
         return None
+    settings = client_settings(brokers, conf)
     from penstock.kafka.brokers import check_topics_have  # needs confluent-kafka
 
     def check(begins: Mapping[str, int]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from penstock.cli.checkpoint_changes import parse_time, show_or_apply
-from penstock.cli.checkpoint_path import rewind_batches
+from penstock.cli.checkpoint_path import refuse_batches
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers, one_reader
 from penstock.cli.options import (
@@ -24,7 +24,7 @@ from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.kafka.records import YEARS_MS
-from penstock.kafka.reset import PartitionFacts, Target, plan_ends, plan_moves, select
+from penstock.kafka.reset import PartitionFacts, Target, plan_moves, select
 from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
 
@@ -151,6 +151,7 @@ def reset(
     """Move a query or program to other offsets."""
     from penstock.kafka.brokers import topic_ids
 
+    refuse_batches(location)
     settings = client_settings(brokers, conf)
     reader = one_reader(location, source)
     parts = select(reader.ends, topic)
@@ -164,19 +165,8 @@ def reset(
     }
     _check_one(given)
     ends = {part: reader.ends[part] for part in parts}
-    target = _facts_and_target(settings, ends, given)
-    if reader.held is None:
-        found = plan_ends(ends, *target)
-        rewind_batches(
-            location,
-            offsets=_lasts(found),
-            settings=settings,
-            are_of_now=shift_by is None,  # else they are counted from those of the old topic
-            apply=apply,
-            as_json=as_json,
-        )
-        return
-    moves = plan_moves(ends, *target)
+    moves = plan_moves(ends, *_facts_and_target(settings, ends, given))
+    assert reader.held is not None
     if not moves and as_json:
         print_json({"location": location, "moves": [], "applied": False})
     elif not moves:
@@ -209,14 +199,6 @@ def _facts_and_target(
     return facts, target
 
 
-def _lasts(ends: Offsets) -> dict[str, dict[str, int]]:
-    """Return the last offset that counts as done of each partition."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, partition), end in _by_place(ends):
-        topics.setdefault(topic, {})[str(partition)] = end - 1
-    return topics
-
-
 def _at(settings: Mapping[str, str], parts: Iterable[str], text: str) -> Offsets:
     from penstock.kafka.brokers import offsets_at_time
 
@@ -239,7 +221,7 @@ def _read_offsets(path: str) -> dict[str, int]:
 def _check_one(given: Mapping[str, object]) -> None:
     if sum(value is not None for value in given.values()) != 1:
         raise ConfigError(
-            "give exactly one point to go on from",
+            "give exactly one point to continue from",
             operation="reset offsets",
             hint=f"one of {', '.join(given)}",
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.model import Offsets
 
-__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_ends", "plan_moves", "select"]
+__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_moves", "select"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +71,7 @@ def select(parts: Collection[str], wanted: Collection[str]) -> list[str]:
 
 
 def plan_moves(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target) -> list[Move]:
-    """Return which partitions move, and where to. Raises as ``plan_ends``."""
-    return [
-        Move(part, ends[part], end)
-        for part, end in plan_ends(ends, facts, target).items()
-        if end != ends[part]
-    ]
-
-
-def plan_ends(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target) -> dict[str, int]:
-    """Return where the partitions go on that the target names, also those that are there.
+    """Return which partitions move, and where to.
 
     Args:
         ends: where those partitions are that may move.
@@ -91,21 +82,20 @@ def plan_ends(ends: Offsets, facts: Mapping[str, PartitionFacts], target: Target
         KafkaDataLossError: the brokers do not have records from there on.
         ConfigError: the target leaves out a partition, or names one that does not exist.
     """
-    found = {}
+    moves = []
     for part, start in sorted(ends.items()):
         if part not in facts:
             raise _wrong(f"{part} is not in Kafka any more", "leave it out (--topic)")
         end = _end(part, start, facts[part], target)
         if end is not None and end != start:
             check_held(part, end, facts[part])
-        if end is not None:
-            found[part] = end
+            moves.append(Move(part, start, end))
     if unknown := sorted((target.from_file or {}).keys() - ends.keys()):
         raise _wrong(
             f"the file names {', '.join(unknown)}, which is not among what is to move",
             f"those are {', '.join(sorted(ends))}",
         )
-    return found
+    return moves
 
 
 def _end(part: str, start: int, facts: PartitionFacts, target: Target) -> int | None:

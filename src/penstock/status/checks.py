@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.batched.inspection import validate_path
+from penstock.batched.inspection import inspect_path
 from penstock.checkpoint.tools import Finding, OperatorFacts, SourceFacts, inspect, validate
 from penstock.errors import PenstockError
 from penstock.status.model import Kind
@@ -20,7 +20,7 @@ class Checks:
     sources: tuple[SourceFacts, ...] = ()
     files: int = 0
     findings: tuple[Finding, ...] = ()
-    """Of the validation."""
+    """Those of the validation."""
     problems: tuple[str, ...] = ()
 
 
@@ -28,8 +28,9 @@ def read_checks(path: str, kind: Kind, *, validated: bool) -> Checks:
     """Return what is found in a location; a validation reads every file of it."""
     try:
         if kind == "batched":
-            found = validate_path(path)
-            return Checks(files=found.files, findings=found.findings)
+            found = inspect_path(path)
+            checkpoints = sum(topic.kept for topic in found.topics)
+            return Checks(files=checkpoints, findings=found.findings)
         seen = inspect(path, last=1)
         if not validated:
             return Checks(seen.operators, seen.sources)

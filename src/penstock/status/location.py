@@ -152,5 +152,4 @@ def _with_topics(status: LocationStatus, path: str) -> LocationStatus:
         status,
         inputs=tuple(inputs),
         committed=max(newest, default=-1),
-        problems=("a rewind was begun and is not complete",) if found.is_rewinding else (),
     )

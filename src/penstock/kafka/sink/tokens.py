@@ -34,7 +34,7 @@ class Begun:
     driver: str = ""
     """The driver that wrote it, so that one whose commit was not answered knows its own."""
     plan: str = ""
-    """The batch's (OutputBatch); empty for ``penstock.batched``."""
+    """The batch's (OutputBatch); empty if it was begun without one."""
 
 
 @dataclass(frozen=True, slots=True)
