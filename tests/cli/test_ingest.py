@@ -391,13 +391,6 @@ def _free(disk: Path) -> int:
             "give --token-file FILE, a file with a bearer token, or --ho",
         ),
         (["http", "--tls-key", "x"], "give both --tls-certificate and --tls-key"),
-        (
-            [
-                *("kafka", "t", "--conf", "bootstrap.servers=h:1", "--conf", "group.id=g"),
-                *("--columns", "key, b", "--columns", "value"),
-            ],
-            "columns are ['key', 'b', 'value']",
-        ),
         (["tail", "x", "--max-journal-bytes", "5"], "journal's bytes is 5"),
         (["tail", "x", "--max-journal-bytes", "much"], "is not a size"),
         (["tail", "x", "--receiver", "x" * 300], "is not allowed"),
