@@ -27,7 +27,6 @@ READING = {
     "journal consumers ls": ["{}"],
     "kafka offsets": ["{}"],
     "rate": ["--checkpoint", "{}"],
-    "top": ["{}", "--once"],
 }
 WRITING = {
     "checkpoint promote",
@@ -37,7 +36,6 @@ WRITING = {
     "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",
-    "journal consumers expire",
     "journal consumers rm",
     "journal replay",
     "journal skip",
