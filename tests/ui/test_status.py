@@ -219,7 +219,7 @@ def test_secrets_in_a_url_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
         raise StorageError("gone", operation="read location")
 
     monkeypatch.setattr(LocationReader, "read", read)
-    for found in SharedStatus([url, f"{url}/"]).all(None):  # the second needs a longer name
+    for found in SharedStatus([url, f"{url}/"]).all():  # the second needs a longer name
         assert isinstance(found, Unreadable)
         assert found.location.startswith("s3://bucket/p")
         assert "hunter2" not in str(found)
@@ -380,7 +380,7 @@ def test_a_query_has_the_lag_of_its_consumer_in_a_journal_beside_it(tmp_path: Pa
     log = tmp_path / "query/offsets"
     log.mkdir(parents=True)
     (log / "0").write_text(f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}')
-    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all(None)
+    query, _ = SharedStatus([str(tmp_path / "query"), str(tmp_path / "journal")]).all()
     assert isinstance(query, LocationStatus)
     assert (query.kind, query.inputs[0].lag_records) == ("query", 1)
 
@@ -394,7 +394,7 @@ def test_a_query_in_a_bucket_has_the_lag_of_its_consumer(s3_bucket: str) -> None
     write_consumer(stream, "count", ConsumerEntry({"r0-00000000": 2}, program=reader))
     entry = f'v1\n{{"batchTimestampMs":{NOW}}}\n{{"clicks":{{"r0-00000000":2}}}}'
     open_storage(f"{root}/query").create("offsets/0", entry.encode())
-    query, _ = SharedStatus([f"{root}/query", f"{root}/j"]).all(None)
+    query, _ = SharedStatus([f"{root}/query", f"{root}/j"]).all()
     assert isinstance(query, LocationStatus)
     assert query.inputs[0].lag_records == 1
 
@@ -422,7 +422,7 @@ def test_a_bucket_tells_when_blocks_came(s3_bucket: str) -> None:
 def test_what_is_no_location(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="neither a checkpoint location nor a journal"):
         read_location(str(tmp_path))
-    (found,) = SharedStatus([str(tmp_path)]).all(None)
+    (found,) = SharedStatus([str(tmp_path)]).all()
     assert isinstance(found, Unreadable)
 
 
