@@ -45,7 +45,7 @@ def main(file: str, folder: str, format: str = "json") -> None:
         )
         ssc = StreamingContext(spark.sparkContext, batchDuration=1)
         events = ssc.tailStream(file, name="events")
-        # A bad line is durable in the stream events-dead before its batch is done, once, also when
+        # A bad line is durable in the folder events-dead before its batch is done, once, also when
         # the batch runs again. It is kept until it is replayed.
         parser = page_of_json if format == "json" else page_of_any
         pages = events.parse(parser, bad_records="dead_letter")

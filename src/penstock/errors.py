@@ -14,7 +14,6 @@
     │   ├── DamagedBlockError       a block fails its checksum or cannot be parsed
     │   │   └── NewerBlockError     a block is sound, and of a format newer than this penstock
     │   ├── MissingBlockError       a range asked for that the journal no longer (or not yet) holds
-    │   ├── ConsumerExpiredError    a consumer did not commit for long, and holds nothing back
     │   └── UnreadableRecordError   a sound record that cannot be made a Python value
     ├── CheckpointError
     │   ├── LogFormatError          a log file is torn, altered, or of a newer version
@@ -49,7 +48,6 @@ __all__ = [
     "CheckpointError",
     "ConcurrentDriverError",
     "ConfigError",
-    "ConsumerExpiredError",
     "DamagedBlockError",
     "FencedError",
     "JournalError",
@@ -223,10 +221,6 @@ class NewerBlockError(DamagedBlockError):
 
 class MissingBlockError(JournalError):
     """A range was asked for that the journal no longer, or not yet, holds."""
-
-
-class ConsumerExpiredError(JournalError):
-    """A consumer did not commit for long and was expired: what it had to read may be gone."""
 
 
 class UnreadableRecordError(JournalError):

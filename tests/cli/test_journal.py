@@ -79,6 +79,7 @@ def test_ls_tells_of_writers_and_consumers(
                 "end_offset": 300,
                 "records": 100,
                 "lost": 0,
+                "uncommitted_bytes": lines.blocks(writer)[0].size,
             },
             {
                 "writer": "r0-00000001",
@@ -89,6 +90,7 @@ def test_ls_tells_of_writers_and_consumers(
                 "end_offset": 1,
                 "records": 1,
                 "lost": 0,
+                "uncommitted_bytes": sizes[1],
             },
         ],
         "receivers": [],
@@ -98,7 +100,6 @@ def test_ls_tells_of_writers_and_consumers(
         ],
         "damage": [],
         "bounds": None,
-        "findings": 0,
     }
     table = succeed("ls", journal)
     assert "r0-00000000  sealed       1      100  200..300" in table
@@ -113,7 +114,7 @@ def test_ls_tells_of_the_bounds_of_receivers_that_did_not_stop(
     )
     for receiver in ("r0", "r1"):
         write_status(lines, receiver, said)
-    assert "1.91 MiB, at most 5000 records behind" in succeed("ls", journal)
+    assert "1.91 MiB not committed, at most 5000 records behind" in succeed("ls", journal)
     write_status(lines, "r1", replace(said, max_bytes=None))
     assert "bound: at most 5000 records behind" in succeed("ls", journal)
     for receiver in ("r0", "r1"):

@@ -10,12 +10,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.journal.bad_records.dead_letters import (
-    DeadLetter,
-    collect,
-    create_dead_letters,
-    stage_dead_letters,
-)
+from penstock.journal.bad_records.dead_letters import DeadLetter, DeadLetterFolder
 from penstock.model import OffsetRange
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
@@ -36,14 +31,12 @@ def stream(tmp_path: Path) -> JournalStream:
 
 
 @pytest.fixture(autouse=True)
-def dead(stream: JournalStream) -> JournalStream:
-    dead = create_dead_letters(stream)
+def dead(stream: JournalStream) -> DeadLetterFolder:
+    dead = DeadLetterFolder.create(stream.storage, stream.name)
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
     for at, error in enumerate(["ValueError", "KeyError", "ValueError"]):
-        letter = DeadLetter(f"raw {at}".encode(), error, "bad", WRITER, at, now, 1)
-        stage_dead_letters(dead, OffsetRange(WRITER, at, at + 1), [letter])
-        if at == 0:
-            collect(stream, dead)
+        letter = DeadLetter(f"raw {at}".encode(), error, "bad", WRITER, at, now)
+        dead.store(OffsetRange(WRITER, at, at + 1), [letter])
     return dead
 
 
@@ -59,16 +52,32 @@ def test_dry_run_counts_by_error_and_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_letters_go_back_and_ls_tells_of_them(tmp_path: Path, stream: JournalStream) -> None:
-    assert "2 files of dead letters wait" in run("ls", str(tmp_path), "lines-dead").output
-    done = run("replay", str(tmp_path), "lines-dead", "--max", "2")
+    assert "lines-dead: 3 dead letters wait" in run("ls", str(tmp_path)).output
+    assert json.loads(run("ls", str(tmp_path), "--json").output)["dead_letters"] == {
+        "lines-dead": 3
+    }
+    done = run("replay", str(tmp_path), "lines-dead", "--max-files", "2")
     assert "2 dead letters of lines-dead were fed into stream lines" in done.output
-    assert "3 dead letters" not in run("replay", str(tmp_path), "lines-dead").output
+    assert "1 dead letters" in run("replay", str(tmp_path), "lines-dead").output
     assert read_all(stream) == ["a", "b", "c", "raw 0", "raw 1", "raw 2"]
-    listed = run("ls", str(tmp_path), "lines-dead").output
-    assert "wait" not in listed
-    assert "and 1 sealed, with no records left" in listed
-    assert "consumer replay: 0 records behind" in listed
+    assert "wait" not in run("ls", str(tmp_path)).output
     assert run("verify", str(tmp_path)).exit_code == 0
+
+
+def test_cat_prints_them_and_verify_checks_them(tmp_path: Path, dead: DeadLetterFolder) -> None:
+    lines = run("cat", str(tmp_path), "lines-dead").output.splitlines()
+    assert [json.loads(line)["error_type"] for line in lines] == [
+        "ValueError",
+        "KeyError",
+        "ValueError",
+    ]
+    (line,) = run("cat", str(tmp_path), "lines-dead", "--json", "--limit", "1").output.splitlines()
+    assert json.loads(line)["writer"] == WRITER
+    path = tmp_path / "lines-dead" / dead.waiting()[0].name
+    path.write_bytes(path.read_bytes()[:-1])
+    done = run("verify", str(tmp_path))
+    assert "DAMAGED lines-dead" in done.output
+    assert done.exit_code == 1
 
 
 def test_json_says_what_waits_and_what_was_fed(tmp_path: Path) -> None:
@@ -89,8 +98,8 @@ def test_into_another_stream(tmp_path: Path, stream: JournalStream) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lines"], "not a stream of dead letters"),
-        (["none-dead"], "stream 'none-dead' does not exist"),
+        (["lines"], "not a folder of dead letters"),
+        (["none-dead"], "stream 'none' does not exist"),
         (["lines-dead", "--to", "none"], "stream 'none' does not exist"),
     ],
 )

@@ -36,7 +36,6 @@ WRITING = {
     "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",
-    "journal consumers expire",
     "journal consumers rm",
     "journal replay",
     "journal skip",

@@ -1,186 +1,227 @@
-"""Staged files and how they become dead letters: once each, whoever collects, and however often."""
+"""Files of dead letters, and their replay: each record once, whatever cuts a replay off."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from datetime import datetime, timezone
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import ConfigError, DamagedBlockError, PenstockError
-from penstock.journal import JournalStream, RecordFormat, commit_consumer, retire
+from penstock.errors import ConfigError, DamagedBlockError, PenstockError, StorageError
+from penstock.journal import JournalStream, RecordFormat, read_records
 from penstock.journal.bad_records.dead_letters import (
     DeadLetter,
-    collect,
-    create_dead_letters,
-    dead_letter_stream,
-    last_writer,
-    open_dead_letters,
+    DeadLetterFolder,
+    dead_letter_folders,
+    folder_name,
     source_stream,
-    stage_dead_letters,
-    staged_files,
 )
-from penstock.journal.epochs import publish_seal
+from penstock.journal.bad_records.replay import replay
+from penstock.journal.retention.registration import register_consumer
+from penstock.journal.retention.retirement import retire
 from penstock.model import OffsetRange
 from penstock.storage import Storage
-from tests.journal.helpers import read_all, write_blocks
+from tests.journal.helpers import clear_memory, memory_stream, read_all, write_blocks
 from tests.storage.faulty_storage import FaultyStorage, Operation
 
 WRITER = "r0-00000000"
 
 
 @pytest.fixture
-def dead(stream: JournalStream) -> JournalStream:
-    write_blocks(stream, [["a"] * 100, ["b"] * 100, ["c"] * 100])
-    return create_dead_letters(stream)
+def dead(stream: JournalStream) -> DeadLetterFolder:
+    write_blocks(stream, [[f"record {n}" for n in range(100)]])
+    return DeadLetterFolder.create(stream.storage, stream.name)
 
 
-def letter(offset: int) -> DeadLetter:
+def find(dead: DeadLetterFolder, *offsets: int, program: str = "job") -> None:
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
-    return DeadLetter(b"raw", "ValueError", "bad", WRITER, offset, now, 1)
+    letters = [
+        DeadLetter(f"raw {at}".encode(), "ValueError", "bad", WRITER, at, now) for at in offsets
+    ]
+    dead.store(OffsetRange(WRITER, min(offsets), max(offsets) + 1), letters, program)
 
 
-def find(dead: JournalStream, start: int, *offsets: int) -> None:
-    cell = OffsetRange(WRITER, start, start + 100)
-    stage_dead_letters(dead, cell, [letter(offset) for offset in offsets])
+def waiting(dead: DeadLetterFolder) -> list[int]:
+    return [at for file in dead.waiting() for at in dead.read(file)["offset"].to_pylist()]
 
 
-def offsets(dead: JournalStream) -> list[int]:
-    return [found["offset"] for found in read_all(dead)]
+def replayed(stream: JournalStream) -> list[str]:
+    return [record for record in read_all(stream) if record.startswith("raw")]
 
 
-def test_staged_files_become_one_block(stream: JournalStream, dead: JournalStream) -> None:
-    find(dead, 0, 3, 7)
-    find(dead, 100, 150)
-    assert offsets(dead) == []
-    assert collect(stream, dead) == 3
-    assert offsets(dead) == [3, 7, 150]
-    assert len(dead.blocks(last_writer(dead)[0])) == 1
-    assert collect(stream, dead) == 0
-
-
-def test_a_cell_found_again_counts_once(stream: JournalStream, dead: JournalStream) -> None:
-    find(dead, 0, 3)
-    find(dead, 0, 3)
-    collect(stream, dead)
-    find(dead, 0, 3)
-    assert collect(stream, dead) == 0
-    find(dead, 100, 120)  # after another block, too
-    collect(stream, dead)
-    find(dead, 0, 3)
-    assert collect(stream, dead) == 0
-    assert offsets(dead) == [3, 120]
-
-
-def test_what_another_parser_refuses_is_not_hidden(
-    stream: JournalStream, dead: JournalStream
+def test_a_cell_that_is_parsed_again_leaves_one_letter_for_each_record(
+    dead: DeadLetterFolder,
 ) -> None:
-    find(dead, 0, 3)
-    collect(stream, dead)
-    find(dead, 0, 5)
-    collect(stream, dead)
-    assert offsets(dead) == [3, 5]
+    for _ in range(2):
+        find(dead, 3, 7)
+    find(dead, 50)
+    assert waiting(dead) == [3, 7, 50]
+    assert dead.count_waiting() == 3
+    find(dead, 3)  # another parser refuses less
+    assert sorted(waiting(dead)) == [3, 3, 7, 50]
 
 
-def test_a_emptied_file_keeps_its_name_until_its_records_are_retired(
-    stream: JournalStream, dead: JournalStream, storage: Storage
+def test_any_reader_of_parquet_reads_them(dead: DeadLetterFolder) -> None:
+    find(dead, 3)
+    (file,) = dead.waiting()
+    path = dead.storage.uri(f"{dead.name}/{file.name}").removeprefix("file://")
+    (row,) = pq.read_table(path).to_pylist()
+    assert (row["raw"], row["writer"], row["offset"]) == (b"raw 3", WRITER, 3)
+
+
+def test_letters_become_records_and_their_files_are_deleted(
+    stream: JournalStream, dead: DeadLetterFolder
 ) -> None:
-    find(dead, 0, 3)
-    find(dead, 100, 150)
-    collect(stream, dead)
-    commit_consumer(stream, "job", {WRITER: 100})
-    retire(stream)
-    find(dead, 200, 250)
-    collect(stream, dead)
-    left = [entry.name for entry in storage.list("lines-dead/findings")]
-    assert [name.split(".")[1][:20] for name in left] == [f"{100:020d}", f"{200:020d}"]
+    find(dead, 1, 5)
+    assert replay(dead, stream) == 2
+    assert replayed(stream) == ["raw 1", "raw 5"]
+    assert list(read_records(stream, [OffsetRange("replay-00000000", 0, 2)])) == ["raw 1", "raw 5"]
+    assert waiting(dead) == []
+    assert replay(dead, stream) == 0
+    find(dead, 1, 5)  # by a task that was asleep
+    assert waiting(dead) == []
+    find(dead, 7)
+    assert replay(dead, stream) == 1
+    assert replayed(stream) == ["raw 1", "raw 5", "raw 7"]
 
 
-def test_letters_go_on_in_the_next_epoch_after_a_seal(
-    stream: JournalStream, dead: JournalStream
+def test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once(
+    stream: JournalStream, dead: DeadLetterFolder
 ) -> None:
-    find(dead, 0, 3)
-    collect(stream, dead)
-    publish_seal(dead, *last_writer(dead))
-    find(dead, 100, 150)
-    collect(stream, dead)
-    assert [str(writer) for writer in dead.writers()] == ["dead-00000000", "dead-00000001"]
-    assert offsets(dead) == [3, 150]
+    find(dead, 3, 7, program="a")
+    find(dead, 3, 7, program="b")  # cut as the other's
+    find(dead, 9, program="a")
+    find(dead, 9, 11, program="b")  # cut otherwise
+    assert sorted(waiting(dead)) == [3, 3, 7, 7, 9, 9, 11]
+    assert replay(dead, stream) == 7
+    assert sorted(replayed(stream)) == ["raw 11", "raw 3", "raw 7", "raw 9"]
 
 
-@pytest.mark.parametrize("step", range(14))
-def test_a_collector_overtaken_at_any_step_leaves_each_letter_once(
-    stream: JournalStream, dead: JournalStream, storage: Storage, step: int
+def test_a_program_that_starts_later_does_not_store_a_record_again(storage: Storage) -> None:
+    source = JournalStream.create(storage, "lines", RecordFormat("string"))
+    write_blocks(source, [["a"] * 5, ["b"] * 5])
+    dead = DeadLetterFolder.create(storage, "lines")
+    first = register_consumer(source, "first", "owner")
+    find(dead, 3, program="first")
+    find(dead, 7, program="first")
+    first.commit({WRITER: 10}, retained={WRITER: 0})
+    assert replay(dead, source) == 2
+    late = register_consumer(source, "late", "another")
+    assert late.begin[WRITER] == 0
+    find(dead, 3, program="late")
+    find(dead, 7, 8, program="late")
+    assert replay(dead, source) == 3
+    assert replayed(source) == ["raw 3", "raw 7", "raw 8"]
+    for consumer in (first, late):
+        consumer.commit({WRITER: 5})
+    retire(source)
+    assert replay(dead, source) == 0
+    assert {mark.records.start_offset for mark in dead.replayed()} == {7}  # 3 comes no more
+
+
+def test_some_files_of_them(stream: JournalStream, dead: DeadLetterFolder) -> None:
+    find(dead, *range(10))
+    find(dead, *range(20, 25))
+    assert [replay(dead, stream, 1) for _ in range(3)] == [10, 5, 0]
+    assert sorted(replayed(stream)) == sorted(f"raw {n}" for n in [*range(10), *range(20, 25)])
+
+
+def test_several_streams_into_one(storage: Storage, stream: JournalStream) -> None:
+    write_blocks(stream, [["x"] * 10])
+    other = JournalStream.create(storage, "other", RecordFormat("string"))
+    write_blocks(other, [["x"] * 20])
+    first, second = (DeadLetterFolder.create(storage, name) for name in ("lines", "other"))
+    for step in range(3):
+        find(first, step)
+        find(second, 10 + step)
+        assert replay(first, stream) == 1
+        assert replay(second, stream) == 1
+    assert replayed(stream) == ["raw 0", "raw 10", "raw 1", "raw 11", "raw 2", "raw 12"]
+
+
+def test_a_target_with_other_records_is_refused(
+    storage: Storage, stream: JournalStream, dead: DeadLetterFolder
 ) -> None:
-    find(dead, 0, 3)
-    collect(stream, dead)
-    find(dead, 100, 150)
-    slow = FaultyStorage(storage)
-    steps = 0
-
-    def overtake(_: Operation) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == step + 1:
-            find(dead, 0, 5)
-            collect(stream, dead)
-            find(dead, 200, 250)
-
-    slow.before = overtake
-    collect(stream, JournalStream(slow, dead.name, dead.format))
-    collect(stream, dead)
-    assert sorted(offsets(dead)) == ([3, 5, 150, 250] if steps > step else [3, 150])
+    find(dead, 1)
+    numbers = JournalStream.create(storage, "numbers", RecordFormat(pa.schema([("n", pa.int8())])))
+    with pytest.raises(ConfigError, match="replay them into 'lines'"):
+        replay(dead, numbers)
+    assert numbers.writers() == []
+    twin = JournalStream.create(storage, "twin", stream.format)
+    assert replay(dead, twin) == 1
+    assert read_all(twin) == ["raw 1"]
 
 
-def test_a_collector_that_fails_at_any_step_can_be_repeated(
-    stream: JournalStream, dead: JournalStream, storage: Storage
+def test_a_letter_that_the_stream_refuses_is_named(
+    stream: JournalStream, dead: DeadLetterFolder
 ) -> None:
-    found: list[int] = []
-    for step in itertools.count():
-        find(dead, 0, step)
-        find(dead, 100, 100 + step)
-        found += [step, 100 + step]
-        faulty = FaultyStorage(storage, before=_fail_at(step))
-        try:
-            collect(stream, JournalStream(faulty, dead.name, dead.format))
-        except PenstockError:
-            collect(stream, dead)
-            assert offsets(dead) == found
-        else:
-            break
-    assert step > 8
+    letter = DeadLetter(b"\xff", "ValueError", "bad", WRITER, 1, datetime.now(timezone.utc))
+    dead.store(OffsetRange(WRITER, 1, 2), [letter])
+    (file,) = dead.waiting()
+    with pytest.raises(ConfigError, match=rf"deleting the file with that letter.*{file.name}"):
+        replay(dead, stream)
+    assert waiting(dead) == [1]
 
 
-def _fail_at(step: int) -> Callable[[Operation], None]:
-    steps = itertools.count()
-
-    def fail(_: Operation) -> None:
-        if next(steps) == step:
-            raise PenstockError("cut off")
-
-    return fail
-
-
-def test_a_damaged_staged_file_is_named_and_nothing_is_lost(
-    stream: JournalStream, dead: JournalStream, storage: Storage
+def test_a_damaged_file_is_named_and_nothing_is_lost(
+    stream: JournalStream, dead: DeadLetterFolder, storage: Storage
 ) -> None:
-    find(dead, 0, 3)
-    (name,) = staged_files(dead)
-    path = f"lines-dead/findings/{name}"
+    find(dead, 3)
+    (file,) = dead.waiting()
+    path = f"lines-dead/{file.name}"
     sound = storage.read(path)
     storage.create(path, sound[:-9], overwrite=True)
     with pytest.raises(DamagedBlockError, match="deleting it discards its dead letters"):
-        collect(stream, dead)
+        replay(dead, stream)
     storage.create(path, sound, overwrite=True)
-    assert collect(stream, dead) == 1
+    assert replay(dead, stream) == 1
 
 
-def test_names(stream: JournalStream, storage: Storage) -> None:
-    assert source_stream(dead_letter_stream("a-dead")) == "a-dead"
+def test_a_replay_cut_off_at_any_step_goes_on() -> None:
+    """At each storage operation; test_bad_records_kills.py does it by SIGKILL."""
+    for step in itertools.count():
+        stream = memory_stream()
+        write_blocks(stream, [["record"] * 100])
+        dead = DeadLetterFolder.create(stream.storage, stream.name)
+        find(dead, 0)
+        find(dead, 1)
+        was_cut = _cut_off(stream, dead, step)
+        replay(dead, stream)
+        assert replayed(stream) == ["raw 0", "raw 1"]
+        assert waiting(dead) == []
+        clear_memory()
+        if not was_cut:
+            break
+    assert step > 20
+
+
+def _cut_off(stream: JournalStream, dead: DeadLetterFolder, step: int) -> bool:
+    """Replay, with no storage any more from a step on; return whether it came to that step."""
+    steps = itertools.count()
+
+    def fail(_: Operation) -> None:
+        if next(steps) >= step:
+            raise StorageError("cut off")
+
+    faulty = FaultyStorage(stream.storage, before=fail)
+    try:
+        replay(
+            DeadLetterFolder(faulty, dead.source), JournalStream(faulty, stream.name, stream.format)
+        )
+    except PenstockError:
+        return True
+    return False
+
+
+def test_names(storage: Storage) -> None:
+    assert source_stream(folder_name("a-dead")) == "a-dead"
     for wrong in ("clicks", "-dead"):
-        with pytest.raises(ConfigError, match="not a stream of dead letters"):
+        with pytest.raises(ConfigError, match="not a folder of dead letters"):
             source_stream(wrong)
     JournalStream.create(storage, "x-dead", RecordFormat("string"))
-    with pytest.raises(ConfigError, match="not dead letters"):
-        open_dead_letters(storage, "x-dead")
+    with pytest.raises(ConfigError, match="a stream has the name 'x-dead'"):
+        DeadLetterFolder.create(storage, "x")
+    find(DeadLetterFolder.create(storage, "y"), 1)
+    assert [folder.source for folder in dead_letter_folders(storage)] == ["y"]

@@ -33,12 +33,10 @@ from penstock.journal import (
     progress,
     reader,
 )
-from penstock.journal.bad_records import dead_letters
-from penstock.journal.bad_records.replayed_records import ReplayedRecords
 from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId, block_path, claim_path, parse_writer
 from penstock.journal.losses import skipped_block
-from penstock.journal.retention import registration, retirement, retirer, shortening
+from penstock.journal.retention import registration, retirement, retirer
 from penstock.journal.retention.consumer_files import ConsumerEntry
 from penstock.journal.retention.retirement import Doomed
 from penstock.journal.retention.retirer import Retirer
@@ -57,9 +55,7 @@ from tests.journal import (
     test_block,
     test_epochs,
     test_offsets,
-    test_quota,
     test_reader,
-    test_replay,
     test_requests,
     test_retention,
     test_retirer,
@@ -460,12 +456,6 @@ def delete_what_is_only_retained(patch: Patch) -> None:
     patch.setattr(ConsumerEntry, "held", property(lambda self: (self.offsets,)))
 
 
-@caught_by(alone(test_quota.test_of_several_receivers_about_the_same_part_is_released))
-def shorten_below_what_is_committed(patch: Patch) -> None:
-    patch.setattr(shortening, "floor_of", lambda writer, held: None)
-    patch.setattr(retirement, "floor_of", lambda writer, held: None)
-
-
 @caught_by(alone(test_retirer.test_after_a_failed_step_another_writer_is_not_forgotten))
 def note_writers_only_when_they_are_done(patch: Patch) -> None:
     moved = Retirer._moved
@@ -537,33 +527,6 @@ def take_a_name_over_without_holding_back(patch: Patch) -> None:
         return entry and replace(entry, offsets={})
 
     patch.setattr(registration, "read_consumer", without_offsets)
-
-
-# -- dead letters --
-
-
-def with_dead_letters(test: Callable[..., Any]) -> Check:
-    def check(folder: Path) -> None:
-        stream = JournalStream.create(open_storage(folder), "lines", RecordFormat())
-        helpers.write_blocks(stream, [["record"] * 100])
-        test(stream, dead_letters.create_dead_letters(stream))
-
-    return check
-
-
-@caught_by(
-    with_dead_letters(test_replay.test_two_programs_leave_a_letter_each_and_a_replay_stores_it_once)
-)
-def name_staged_files_alike_for_all_programs(patch: Patch) -> None:
-    name = dead_letters._staged_name
-    patch.setattr(dead_letters, "_staged_name", lambda cell, letters, _: name(cell, letters, ""))
-
-
-@caught_by(
-    with_dead_letters(test_replay.test_a_letter_that_comes_after_the_replay_is_not_stored_again)
-)
-def remember_what_is_replayed_within_one_replay_only(patch: Patch) -> None:
-    patch.setattr(ReplayedRecords, "to_json", lambda self: {})
 
 
 def note_writers(patch: Patch) -> list[JournalWriter]:

@@ -24,7 +24,6 @@ from penstock.journal import (
 )
 from penstock.journal.retention.registration import register_consumer
 from penstock.journal.retention.retirer import Retirer
-from penstock.journal.retention.shortening import shorten_retention
 from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.strace import kill_points, needs_strace, traced
@@ -72,18 +71,11 @@ def take_batches_and_retain(place: str | Path) -> None:
         retirer.commit(offsets, stream.writers(), retained)
 
 
-def shorten(place: str | Path) -> None:
-    stream = opened(place)
-    register_consumer(stream, "program", "p").commit({OPEN: 1}, retained={})
-    shorten_retention(stream, 1 << 30, ["r0"])
-
-
 STEPS: dict[str, tuple[Callable[[str | Path], None], str]] = {
     "register": (register, "abcdef"),
     "take batches": (take_batches, "ef"),
     "take batches and retain": (take_batches_and_retain, "cdef"),
     "sweep": (sweep, "ef"),
-    "shorten": (shorten, "ef"),
 }
 """What is done, and what a consumer that is new after it reads."""
 

@@ -10,10 +10,7 @@ import pytest
 from pyspark import RDD
 
 from penstock.errors import BatchFailedError, ConfigError
-from penstock.journal import JournalStream
-from penstock.journal.bad_records.dead_letters import open_dead_letters
-from penstock.journal.reader import read_batches
-from penstock.model import OffsetRange
+from penstock.journal.bad_records.dead_letters import DeadLetterFolder
 from penstock.storage import attach_storage
 from penstock.streaming import DStream
 from tests.kafka.broker import Broker
@@ -84,13 +81,8 @@ def fail(rdd: RDD[int]) -> None:
 
 
 def dead_letters(location: Path) -> pa.Table:
-    dead: JournalStream = open_dead_letters(attach_storage(f"{location}/journal"), "numbers-dead")
-    ranges = [
-        OffsetRange(str(writer), 0, newest.end_offset)
-        for writer in dead.writers()
-        if (newest := dead.newest(writer)) is not None
-    ]
-    return pa.Table.from_batches(list(read_batches(dead, ranges))).sort_by("offset")
+    dead = DeadLetterFolder(attach_storage(f"{location}/journal"), "numbers")
+    return pa.concat_tables(map(dead.read, dead.waiting())).sort_by("offset")
 
 
 def test_a_way_that_does_not_exist(program: Program) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from penstock.status.model import (
     ConsumerStatus,
     InputStatus,
@@ -55,22 +53,18 @@ def stream_status(name: str = "clicks") -> StreamStatus:
         rate=5.0,
         oldest_ms=NOW_MS - 60_000,
         newest_ms=NOW_MS,
+        uncommitted_bytes=200,
         max_bytes=1000,
         max_lag_records=500,
         losses=(),
         loss_count=1,
         lost_records=10,
-        dead_letters_of=None,
-        staged_letters=0,
         problems=("a consumer's file is damaged",),
     )
 
 
 def full_status() -> LocationStatus:
     stream = stream_status()
-    dead = replace(
-        stream, name="clicks-dead", dead_letters_of="clicks", records=4, receivers=(), consumers=()
-    )
     loss = LossStatus("topic", "0", 5, 12, 7, "gone", "me", "host", "2026-11-22T20:00:00+00:00")
     return LocationStatus(
         location="file:/data/report",
@@ -88,9 +82,10 @@ def full_status() -> LocationStatus:
             InputStatus("clicks", 30, 2500, None, True, 100.0),
             InputStatus("topic", None, None, None, False, None),
         ),
-        streams=(stream, dead),
+        streams=(stream,),
         losses=(loss,),
         next=None,
         problems=("offsets/3 is damaged",),
         lost_records={"topic": 7},
+        dead_letters={"clicks": 4},
     )

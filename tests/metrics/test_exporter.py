@@ -101,6 +101,7 @@ def test_a_location_is_shown() -> None:
     assert of("receiver_errors_total") == {"program=p,receiver=r,stream=clicks": 3}
     assert of("journal_written_records_total")["program=p,stream=clicks"] == 130
     assert of("journal_bytes")["program=p,stream=clicks"] == 300
+    assert of("journal_uncommitted_bytes")["program=p,stream=clicks"] == 200
     assert of("journal_max_bytes")["program=p,stream=clicks"] == 1000
     assert of("journal_damaged")["program=p,stream=clicks"] == 2
     assert of("lost_records_total")["program=p,stream=clicks"] == 10
@@ -175,7 +176,7 @@ def test_dead_letters_begin_with_none() -> None:
     """Of a gauge that begins with the first ones delta() says 0, and no alert fires."""
     status = full_status()
     shown = Exporter()
-    shown.add("before", lambda: location_samples("p", replace(status, streams=status.streams[:1])))
+    shown.add("before", lambda: location_samples("p", replace(status, dead_letters={})))
     assert values(shown)["penstock_dead_letter_records{program=p,stream=clicks}"] == 0
 
 

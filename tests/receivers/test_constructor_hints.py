@@ -9,11 +9,11 @@ from penstock.receivers import HttpReceiver
 from penstock.receivers.task import receiver_bounds
 
 
-def test_a_bound_too_small_for_its_receivers_names_the_setting_and_the_least() -> None:
-    with pytest.raises(ConfigError, match=r"give 128m or more \(spark.penstock.journal.maxBytes"):
-        receiver_bounds(100 << 20, None, 2)
-    with pytest.raises(ConfigError, match=r"give 3 or more \(spark.penstock.journal.maxLag"):
-        receiver_bounds(None, 2, 3)
+def test_a_bound_that_is_too_small_names_the_setting_and_the_least() -> None:
+    with pytest.raises(ConfigError, match=r"give 64m or more \(spark.penstock.journal.maxBytes"):
+        receiver_bounds(60 << 20, None)
+    with pytest.raises(ConfigError, match=r"give 1 or more \(spark.penstock.journal.maxLag"):
+        receiver_bounds(None, 0)
 
 
 def test_a_port_in_place_of_the_host_is_named() -> None:

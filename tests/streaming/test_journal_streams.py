@@ -13,7 +13,7 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.errors import BatchFailedError, ConfigError, ConsumerExpiredError
+from penstock.errors import BatchFailedError, ConfigError
 from penstock.journal import (
     JournalStream,
     RecordFormat,
@@ -24,8 +24,6 @@ from penstock.journal import (
     remove_consumer,
     retire,
 )
-from penstock.journal.retention.consumer_files import expired_consumers
-from penstock.journal.retention.expiry import expire
 from penstock.storage import open_storage
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing import ManualClock
@@ -158,29 +156,6 @@ def test_a_consumer_is_called_after_its_application_and_keeps_its_name(reader: R
         stepper.step()
     assert list(consumers(reader.stream)) == ["clicks-as-an-earlier-release-called-it"]
     assert reader.seen == [["a", "b"]]
-
-
-def test_a_program_that_was_expired_ends_and_begins_again_when_its_consumer_is_removed(
-    reader: Reader,
-) -> None:
-    write_blocks(reader.stream, [["a"]], close=False)
-    with reader.running() as stepper:
-        while {"r0-00000000": 1} not in consumers(reader.stream).values():
-            stepper.step()
-        write_blocks(reader.stream, [["b"]])
-        assert expire(reader.stream, -1)
-        with pytest.raises(ConsumerExpiredError, match="was expired"):
-            stepper.step(9)
-    seen = len(reader.seen)
-    with pytest.raises(ConsumerExpiredError), reader.running():
-        pass
-    (name,) = expired_consumers(reader.stream)
-    remove_consumer(reader.stream, name)
-    write_blocks(reader.stream, [["c"]])
-    with reader.running() as stepper:
-        stepper.step()
-    assert [record for batch in reader.seen for record in batch] == ["a", "b", "c"]
-    assert len(reader.seen) > seen
 
 
 def test_two_programs_cannot_share_a_consumer(sc: SparkContext, reader: Reader) -> None:

@@ -14,6 +14,7 @@ import pytest
 from pyspark import RDD, SparkContext
 
 from penstock.errors import BatchFailedError, ConfigError
+from penstock.journal.bad_records.dead_letters import DeadLetterFolder
 from penstock.journal.bad_records.raw_records import from_raw
 from penstock.streaming import DStream, StreamingContext
 from penstock.testing.stepper import Stepper
@@ -65,7 +66,8 @@ class Program(Runs):
         self.values += found
 
     def dead_letters(self) -> list[dict[str, Any]]:
-        return list(read_all(self.journal("numbers-dead")))
+        dead = DeadLetterFolder(self.journal().storage, "numbers")
+        return [letter for file in dead.waiting() for letter in dead.read(file).to_pylist()]
 
 
 @pytest.fixture
@@ -111,7 +113,6 @@ def test_dead_letters_say_all_of_a_bad_record(program: Program) -> None:
         ("r0-00000000", 1),
         ("r0-00000000", 3),
     ]
-    assert first["attempts"] == 1
 
 
 def test_two_outputs_and_a_window_leave_one_dead_letter_for_each(program: Program) -> None:
@@ -141,13 +142,13 @@ def test_a_batch_that_runs_again_leaves_one_dead_letter_for_each(program: Progra
 
 
 def test_a_batch_whose_dead_letters_cannot_be_written_fails(program: Program) -> None:
-    findings = program.location / "journal" / "numbers-dead" / "findings"
+    folder = program.location / "journal" / "numbers-dead"
     with spark_silent(program.sc), program.running(RECORDS, int, "dead_letter") as stepper:
-        findings.write_text("in the way of a folder")
+        folder.write_text("in the way of a folder")
         with pytest.raises(BatchFailedError):
             stepper.step()
     assert program.values == []
-    findings.unlink()
+    folder.unlink()
     with program.running(RECORDS, int, "dead_letter") as stepper:
         stepper.step()
     assert program.values == [1, 3, 5]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.receivers import TailReceiver
 from penstock.structured import register, start_receivers
-from penstock.structured.sinks import ParquetSink, PostgresSink, SqliteSink, query_batch
+from penstock.structured.sinks import ParquetSink, PostgresSink, query_batch
 from tests.driver_program import new_spark, say
 
 if TYPE_CHECKING:
@@ -49,10 +49,6 @@ class Places:
     def journal(self) -> str:
         return f"{self.folder}/journal"
 
-    @property
-    def database(self) -> str:
-        return f"{self.folder}/lines.db"
-
     def checkpoint(self, source: str) -> str:
         return f"{self.folder}/checkpoint-{source}"
 
@@ -78,7 +74,6 @@ class Writer:
     def __init__(self, places: Places, source: str) -> None:
         self._sinks = {
             "parquet": ParquetSink(places.parquet(source)),
-            "sqlite": SqliteSink(places.database, "lines"),
             "postgres": PostgresSink(places.postgres, "lines"),
         }
         self._source = source

@@ -85,8 +85,8 @@ def test_an_older_batch_is_refused(storage: Storage) -> None:
 
 
 @pytest.mark.usefixtures("small_cells")
-@pytest.mark.parametrize("before", [0, 2, 4, 11])
-@pytest.mark.parametrize("left_out", [1, 3, 4, 70])
+@pytest.mark.parametrize("before", [0, 4])
+@pytest.mark.parametrize("left_out", [1, 4, 70])
 def test_an_attempt_that_slept_publishes_nothing_behind_a_later_batch(
     storage: Storage, before: int, left_out: int
 ) -> None:

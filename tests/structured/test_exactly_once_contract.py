@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import SinkError
 from penstock.kafka.spark import write as write_to_kafka
 from penstock.model import OutputBatch
-from penstock.structured.sinks import ParquetSink, PostgresSink, SqliteSink, read_parquet
+from penstock.structured.sinks import ParquetSink, PostgresSink, read_parquet
 from tests.kafka.broker import Broker
 from tests.kafka.sink_driver import committed
 from tests.structured.exactly_once_suite import ExactlyOnceSinkSuite, SinkUnderTest
@@ -50,22 +48,6 @@ class TestParquet(ExactlyOnceSinkSuite):
         first, link = ParquetSink(tmp_path / "out"), tmp_path / "link"
         link.symlink_to(tmp_path / "out")
         return SinkUnderTest(first.write, read, ParquetSink(link).write)
-
-
-class TestSqlite(ExactlyOnceSinkSuite):
-    @pytest.fixture
-    def sink(self, tmp_path: Path) -> SinkUnderTest:
-        path = tmp_path / "shop.db"
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("CREATE TABLE lines (value TEXT)")
-
-        def read() -> list[str]:
-            with closing(sqlite3.connect(path)) as db:
-                return [value for (value,) in db.execute("SELECT value FROM lines")]
-
-        (tmp_path / "link.db").hardlink_to(path)
-        other = SqliteSink(tmp_path / "link.db", "LINES").write
-        return SinkUnderTest(SqliteSink(path, "lines").write, read, other)
 
 
 @needs_postgres

@@ -238,14 +238,6 @@ def test_a_query_that_begins_late_takes_no_consumer_that_has_committed(tmp_path:
     assert running.latest(end) == end
 
 
-def test_a_query_without_a_checkpoint_location_is_refused(tmp_path: Path) -> None:
-    stream = memory_stream()
-    temporary = "file:/tmp/temporary-0b1e4c55-65fd-4a8e-9d0e-3b1f5a2c9d10"
-    with pytest.raises(ConfigError, match="has no checkpoint location"):
-        planner_in(tmp_path, stream, "one", location=temporary)
-    assert read_consumer(stream, "q") is None
-
-
 def test_each_query_keeps_the_batches_that_it_was_started_with(tmp_path: Path) -> None:
     stream = memory_stream()
     facts = {"one": 100, "two": 1}

@@ -1,8 +1,8 @@
-"""A storm over queries that write exactly once, into four sinks: nothing lost, nothing doubled.
+"""A storm over queries that write exactly once, into three sinks: nothing lost, nothing doubled.
 
-Each of two queries, over a journal and over a topic, writes to Parquet, SQLite, PostgreSQL and a
-topic. What is killed at random: the driver, its executor, the processes that plan for the queries,
-the workers of tasks, the receiver in the executor, and an ``ingest`` process of the same stream.
+Each of two queries, over a journal and over a topic, writes to Parquet, PostgreSQL and a topic.
+What is killed at random: the driver, its executor, the processes that plan for the queries, the
+workers of tasks, the receiver in the executor, and an ``ingest`` process of the same stream.
 Lines come all the while, from files with positions and from a producer that does not double.
 """
 
@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sqlite3
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -198,8 +197,6 @@ class Site:
         import psycopg
 
         query = f"SELECT value FROM lines WHERE source = '{source}'"
-        with closing(sqlite3.connect(self.places.database)) as db:
-            sqlite = Counter(value for (value,) in db.execute(query))
         with psycopg.connect(self._server.url) as server:
             postgres = Counter(value for (value,) in server.execute(query))
         files = [
@@ -209,7 +206,6 @@ class Site:
         topic = committed(self._broker, self.places.out(source))
         return {
             "parquet": Counter(values),
-            "sqlite": sqlite,
             "postgres": postgres,
             "topic": topic,
         }
@@ -249,8 +245,6 @@ class Site:
     def _make_tables(self) -> None:
         import psycopg
 
-        with closing(sqlite3.connect(self.places.database)) as db:
-            db.execute(TABLE)
         with psycopg.connect(self._server.url, autocommit=True) as server:
             server.execute(TABLE)
         self._broker.create_topic(self._topic)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,13 +17,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import ConfigError, SinkError
 from penstock.model import OutputBatch
-from penstock.structured.sinks import ParquetSink, PostgresSink, SqliteSink, read_parquet
-from penstock.structured.sinks.values import BadValueError, Fitting, Limits
+from penstock.structured.sinks import ParquetSink, PostgresSink, read_parquet
+from penstock.structured.sinks.values import BadValueError, Fitting
 from tests.structured.postgres import Server, needs_postgres
 
 pytestmark = pytest.mark.spark
 PAGE = Path(__file__).parents[2] / "docs" / "structured_sinks.md"
 SETTING = "spark.penstock.sinks.badValues"
+DAY_US = 86_400_000_000
 _number = count()
 
 
@@ -85,13 +84,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture(
-    params=["parquet", "sqlite", pytest.param("postgres", marks=[needs_postgres, pytest.mark.slow])]
+    params=["parquet", pytest.param("postgres", marks=[needs_postgres, pytest.mark.slow])]
 )
 def place(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Place:
     if request.param == "parquet":
         return Place("ParquetSink", lambda _: ParquetSink(tmp_path), lambda: _read(spark, tmp_path))
-    if request.param == "sqlite":
-        return sqlite_place(tmp_path / "shop.db")
     return postgres_place(request.getfixturevalue("server"))
 
 
@@ -99,18 +96,6 @@ def _read(spark: SparkSession, folder: Path) -> list[list[Any]]:
     columns = [f"cast(c{n} as string)" for n in range(len(VALUES))]
     columns[1], columns[2] = "to_json(c1)", "hex(cast(c2 as binary))"
     return [list(row) for row in read_parquet(spark, folder).selectExpr(*columns).collect()]
-
-
-def sqlite_place(path: Path) -> Place:
-    def query(sql: str) -> list[list[Any]]:
-        with closing(sqlite3.connect(path)) as db:
-            return [list(row) for row in db.execute(sql)]
-
-    def make(types: Mapping[str, str]) -> SqliteSink:
-        query(f"CREATE TABLE odd ({', '.join(types)})")
-        return SqliteSink(path, "odd")
-
-    return Place("SqliteSink", make, lambda: query("SELECT * FROM odd"))
 
 
 def postgres_place(server: Server) -> Place:
@@ -181,22 +166,20 @@ def test_names_are_refused_as_the_page_says(place: Place, spark: SparkSession) -
                 sink.write(df, batch(number))
 
 
-BAD = {
-    "PostgresSink": ("'a' || char(0)", "text", "with U\\+0000"),
-    "SqliteSink": ("date'10000-01-01'", "date", "outside of the years 1 to 9999"),
-}
-
-
+@needs_postgres
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "place",
-    ["sqlite", pytest.param("postgres", marks=[needs_postgres, pytest.mark.slow])],
-    indirect=True,
+    ("sql", "kind", "why"),
+    [
+        ("'a' || char(0)", "text", "with U\\+0000"),
+        ("date'40000-01-01'", "date", "outside of the years 1 to 32767"),
+    ],
 )
 def test_a_value_that_is_not_replaced_fails_the_batch_by_name(
-    place: Place, spark: SparkSession
+    server: Server, spark: SparkSession, sql: str, kind: str, why: str
 ) -> None:
     """What was acked at the door does not stop a sink for ever: a setting takes it."""
-    sql, kind, why = BAD[place.name]
+    place = postgres_place(server)
     sink = place.make({**types(), "id": "int", "v": kind})
     df = spark.sql(f"SELECT 7 AS id, {sql} AS v")
     for _ in range(2):
@@ -229,8 +212,10 @@ def test_what_a_column_cannot_hold_is_named_by_the_database(
         sink.write(spark.sql(f"SELECT {sql} AS v"), batch())
 
 
-def test_a_setting_that_is_none_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    sink = sqlite_place(tmp_path / "shop.db").make({"v": ""})
+@needs_postgres
+@pytest.mark.slow
+def test_a_setting_that_is_none_is_refused(spark: SparkSession, server: Server) -> None:
+    sink = postgres_place(server).make({"v": "int"})
     spark.conf.set(SETTING, "drop")
     with pytest.raises(ConfigError, match="give one of fail, replace"):
         sink.write(_rows(spark), batch())
@@ -241,7 +226,7 @@ def _rows(spark: SparkSession) -> DataFrame:
 
 
 def test_an_escape_in_json_is_told_from_a_text() -> None:
-    fitting = Fitting(Limits((1, 9999), has_nul=False, has_nan=True), ["v"], [0], replaces=True)
+    fitting = Fitting(["v"], [0], replaces=True)
     texts = [r'["\u0000\u0000"]', r'["\\u0000"]', r'["\\\u0000"]', None, ""]
     rows = fitting(pa.record_batch([pa.array(texts)], names=["0"]))
     assert rows.column(0).to_pylist() == [r'["\ufffd\ufffd"]', texts[1], r'["\\\ufffd"]', None, ""]
@@ -249,24 +234,17 @@ def test_an_escape_in_json_is_told_from_a_text() -> None:
 
 
 def test_each_value_at_the_bounds() -> None:
-    import datetime as dt
-
-    fails = Fitting(Limits((1, 9999), has_nul=False, has_nan=False), ["v"], [], replaces=False)
-    day, stamp = pa.date32(), pa.timestamp("us", "UTC")
-    last = dt.datetime.max.replace(tzinfo=dt.UTC)
-    for array in (
-        pa.array([dt.date.min, dt.date.max, None]),
-        pa.array([dt.datetime.min.replace(tzinfo=dt.UTC), last, None], stamp),
-        pa.array([float("inf"), None]),
-    ):
+    fails = Fitting(["v"], [], replaces=False)
+    first_day, end_day = -719_162, 11_248_738  # 0001-01-01, and the day after 32767-12-31
+    days, stamp = pa.array([first_day, end_day - 1, None], pa.int32()), pa.timestamp("us", "UTC")
+    times = pa.array([first_day * DAY_US, end_day * DAY_US - 1, None], pa.int64())
+    for array in (days.cast(pa.date32()), times.cast(stamp), pa.array([float("inf"), None])):
         rows = pa.record_batch([array], names=["0"])
         assert fails(rows).equals(rows)
-    beyond = pa.scalar(last, stamp).cast(pa.int64()).as_py() + 1
     for array in (
-        pa.array([2_932_897], pa.int32()).cast(day),
-        pa.array([-719_163], pa.int32()).cast(day),
-        pa.array([beyond], pa.int64()).cast(stamp),
-        pa.array([float("nan")]),
+        pa.array([end_day], pa.int32()).cast(pa.date32()),
+        pa.array([first_day - 1], pa.int32()).cast(pa.date32()),
+        pa.array([end_day * DAY_US], pa.int64()).cast(stamp),
         pa.array(["a\0"]),
         pa.array([b"\xff"]).view(pa.string()),
     ):

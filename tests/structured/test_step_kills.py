@@ -8,9 +8,7 @@ the function of ``foreachBatch`` fails, which leaves what a kill of the driver t
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from penstock.journal import JournalStream
 from penstock.structured.journal.source import JournalDataSource
 from penstock.structured.kafka.source import KafkaDataSource
 from penstock.structured.session import Session, bound_to
-from penstock.structured.sinks import SqliteSink
+from penstock.structured.sinks import ParquetSink, read_parquet
 from tests.journal.helpers import write_blocks
 from tests.kafka.broker import Broker
 from tests.structured.killed_readers import STEPS, KilledJournal, KilledKafka, arm, is_armed
@@ -51,9 +49,7 @@ class Killed:
         (folder / "session").mkdir(mode=0o700)
         self._session = Session(str(folder / "session"), 2, 100)
         spark.dataSource.register(bound_to(source, self._session))
-        with closing(sqlite3.connect(folder / "lines.db")) as db:
-            db.execute("CREATE TABLE lines (value TEXT)")
-        self._sink = SqliteSink(folder / "lines.db", "lines")
+        self._sink = ParquetSink(folder / "lines")
         self._fails_at = ""
 
     def run(self, step: str = "") -> None:
@@ -80,8 +76,8 @@ class Killed:
         assert not self._fails_at
 
     def lines(self) -> list[str]:
-        with closing(sqlite3.connect(self._folder / "lines.db")) as db:
-            return sorted(value for (value,) in db.execute("SELECT value FROM lines"))
+        rows = read_parquet(self._spark, self._folder / "lines").collect()
+        return sorted(row.value for row in rows)
 
     def _write(self, df: DataFrame, batch_id: int) -> None:
         self._fail_at(BEFORE)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from penstock.errors import BatchFailedError
 from penstock.receivers import TailReceiver
 from penstock.streaming import StreamingContext
-from penstock.structured import graceful_stop, register, start_receivers
+from penstock.structured import register, start_receivers
 from tests.cli.commands import Commands
 from tests.faults.driver import Driver
 from tests.free_port import free_port
@@ -136,5 +136,7 @@ def test_a_dstream_program_becomes_a_query(
     Commands("journal").succeed(*shlex.split(remove.replace("/data/old", str(old))))
     log.grow()
     assert eventually(lambda: len(seen) >= len(log.lines))
-    assert graceful_stop(query, receivers=names["receivers"])
+    names["receivers"].stop()
+    query.processAllAvailable()
+    query.stop()
     assert sorted(seen) == log.lines

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 from urllib.parse import quote
@@ -24,7 +22,6 @@ import pytest
 
 from penstock.errors import ConfigError, SinkError
 from penstock.model import OutputBatch
-from penstock.structured.sinks.sqlite import Sqlite
 from penstock.structured.sinks.staging import (
     TOKENS,
     Database,
@@ -44,6 +41,7 @@ ROWS = 6
 COLUMNS = ["id", "text"]
 METHODS = ("find", "newest", "columns", "create_stage", "load", "publish", "stages", "drop_stages")
 _number = count()
+pytestmark = [needs_postgres, pytest.mark.slow]
 
 
 @dataclass(frozen=True)
@@ -77,22 +75,9 @@ def server() -> Iterator[Server]:
     server.stop()
 
 
-@pytest.fixture(
-    params=["sqlite", pytest.param("postgres", marks=[needs_postgres, pytest.mark.slow])]
-)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        return sqlite_place(tmp_path / "shop.db")
-    return postgres_place(request.getfixturevalue("server"))
-
-
-def sqlite_place(path: Path) -> Place:
-    def query(sql: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(path)) as db:
-            return db.execute(sql).fetchall()
-
-    query("CREATE TABLE orders (id TEXT NOT NULL, text TEXT, seen INTEGER DEFAULT 7)")
-    return Place(Sqlite(str(path)), "orders", query, "Orders")
+@pytest.fixture
+def place(server: Server) -> Place:
+    return postgres_place(server)
 
 
 def postgres_place(server: Server) -> Place:
@@ -146,8 +131,6 @@ def test_a_batch_that_runs_twice_is_written_once(place: Place) -> None:
     assert place.stages() == []
 
 
-@needs_postgres
-@pytest.mark.slow
 def test_behind_a_pooler_instants_stay_and_batches_are_durable(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,7 +250,6 @@ def test_a_driver_that_is_overtaken_leaves_no_staging_table(place: Place) -> Non
     assert place.stages() == []
 
 
-@pytest.mark.slow
 def test_drivers_at_once(place: Place) -> None:
     steps = [partial(_run_beside_others, place.database, place.table, n) for n in (1, 2, 3)]
     assert run_all_forked(steps) == {0}
@@ -317,7 +299,6 @@ class _Retrying:
         return call
 
 
-@pytest.mark.slow
 def test_kills_at_each_step(place: Place) -> None:
     batch = count()
     for method in METHODS:
@@ -350,8 +331,6 @@ class _Killed:
         return call if name == self._method else method
 
 
-@needs_postgres
-@pytest.mark.slow
 def test_a_driver_that_is_killed_while_its_statement_waits(server: Server) -> None:
     import psycopg
 
@@ -378,8 +357,6 @@ def _run_and_kill(place: Place, waits: str) -> None:
     process.join()
 
 
-@needs_postgres
-@pytest.mark.slow
 def test_a_server_that_crashes_under_a_batch(server: Server) -> None:
     place = postgres_place(server)
     stage = begin(place.database, place.table, OutputBatch("q", "out", 0), COLUMNS)
@@ -438,8 +415,6 @@ def test_one_table_by_two_names_is_one(place: Place) -> None:
     assert place.ids() == expected(1)
 
 
-@needs_postgres
-@pytest.mark.slow
 def test_staging_tables_are_dropped_wherever_the_table_of_tokens_is(server: Server) -> None:
     place = postgres_place(server)
     schema = place.table.partition(".")[0]

@@ -22,12 +22,7 @@ from penstock.checkpoint.batch_records import (
 )
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.journal import JournalStream, RecordFormat
-from penstock.journal.bad_records.dead_letters import (
-    DeadLetter,
-    collect,
-    create_dead_letters,
-    stage_dead_letters,
-)
+from penstock.journal.bad_records.dead_letters import DeadLetter, DeadLetterFolder
 from penstock.journal.losses.loss_log import create_loss, loss_now
 from penstock.journal.retention.consumer_files import ConsumerEntry, Program, write_consumer
 from penstock.model import OffsetRange
@@ -194,7 +189,7 @@ def loss(stream: JournalStream, start: int, end: int, reason: str) -> None:
 
 
 def dead_letters(stream: JournalStream, *texts: str) -> None:
-    dead = create_dead_letters(stream)
+    dead = DeadLetterFolder.create(stream.storage, stream.name)
     letters = [
         DeadLetter(
             text.encode(),
@@ -203,12 +198,10 @@ def dead_letters(stream: JournalStream, *texts: str) -> None:
             "r0-00000000",
             n,
             datetime.now(timezone.utc),
-            1,
         )
         for n, text in enumerate(texts)
     ]
-    stage_dead_letters(dead, OffsetRange("r0-00000000", 0, 10), letters)
-    collect(stream, dead)
+    dead.store(OffsetRange("r0-00000000", 0, 10), letters)
 
 
 def world(folder: Path, evil: str = EVIL) -> list[Path]:

@@ -32,8 +32,9 @@ from penstock.cli.progress import Advance, is_shown, progress_bar
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
+from penstock.journal.bad_records.dead_letters import DeadLetterFolder, dead_letter_folders
 from penstock.journal.losses.loss_log import skip_command
-from penstock.journal.verify import verify_files
+from penstock.journal.verify import verify_files, verify_letters
 from penstock.model import OffsetRange
 from penstock.status import size
 from penstock.status.stream_facts import (
@@ -66,12 +67,16 @@ def list_journal(
     """List streams: writers and their blocks, the status of receivers, the lag of consumers."""
     journal = open_journal(path)
     facts = [read_stream_facts(each) for each in open_streams(journal, stream)]
+    letters = {each.name: each.count_waiting() for each in _dead_letters(journal, stream)}
     if as_json_object:
         listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
-        typer.echo(json.dumps(listing))
+        typer.echo(json.dumps({**listing, "dead_letters": letters}))
         return
-    for each in facts:
-        _print_stream(each)
+    for facts_of_stream in facts:
+        _print_stream(facts_of_stream)
+    for name, count in letters.items():
+        if count:
+            print_line(f"{name}: {count} dead letters wait for `penstock journal replay`")
     if not facts:
         print_line(f"{journal.url} holds no streams")
 
@@ -92,16 +97,27 @@ def print_records(
     limit: Annotated[int | None, typer.Option(min=0, help="The most records to print.")] = None,
     as_json_lines: JsonOption = False,
 ) -> None:
-    """Print a stream's records, one a line, sorted by writer and offset; --json shows both."""
-    found = open_stream(open_journal(path), stream)
-    ranges = _ranges(list(read_writer_facts(found).values()), writer, start, end)
-    if start is None:
-        ranges = [behind_holes(found, each) for each in ranges]
-    for partition, offset, record in itertools.islice(_read(found, ranges), limit):
+    """Print a stream's records, one a line, sorted by writer and offset; --json shows both.
+
+    For STREAM-dead it prints all dead letters of a stream.
+    """
+    journal = open_journal(path)
+    kind = "arrow"
+    folder = next((each for each in dead_letter_folders(journal) if each.name == stream), None)
+    if folder is not None:
+        found = _read_letters(folder)
+    else:
+        opened = open_stream(journal, stream)
+        kind = opened.format.kind
+        ranges = _ranges(list(read_writer_facts(opened).values()), writer, start, end)
+        if start is None:
+            ranges = [behind_holes(opened, each) for each in ranges]
+        found = _read(opened, ranges)
+    for partition, offset, record in itertools.islice(found, limit):
         if as_json_lines:
             typer.echo(as_json(partition, offset, record))
         else:
-            print_text(as_text(record, found.format.kind))
+            print_text(as_text(record, kind))
 
 
 @app.command("verify")
@@ -114,7 +130,8 @@ def verify_journal(
     totals = _Totals()
     damage: list[_Damage] = []
     with progress_bar("verify", _count_blocks(journal, found) if is_shown() else None) as advance:
-        for each in _verify(journal, found, totals, advance):
+        letters = _dead_letters(journal, stream)
+        for each in _verify(journal, found, letters, totals, advance):
             if as_json_object:
                 damage.append(each)
             else:
@@ -126,6 +143,11 @@ def verify_journal(
         print_line(f"{len(found)} streams, {totals}")
     if totals.damaged:
         raise typer.Exit(1)
+
+
+def _dead_letters(journal: Storage, stream: str | None) -> list[DeadLetterFolder]:
+    """Return the folders of dead letters: all, or that of one stream."""
+    return [each for each in dead_letter_folders(journal) if stream in (None, each.source)]
 
 
 # -- ls --
@@ -160,11 +182,6 @@ def _notes(facts: StreamFacts) -> Iterator[str]:
         yield f"consumer {consumer.consumer}: {consumer.lag} records behind"
     if facts.bounds is not None:
         yield _bound_line(facts, facts.bounds)
-    if facts.findings:
-        yield (
-            f"{facts.findings} files of dead letters wait for the next batch, or a replay, "
-            "to bring them in here"
-        )
     if lost := sum(each.lost for each in facts.writers):
         yield f"{lost} records were skipped: see `penstock journal losses`"
     if any(each.state == "damaged" for each in facts.writers):
@@ -197,8 +214,8 @@ def _process_note(facts: ReceiverFacts) -> str:
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
     parts = []
     if bounds.max_bytes is not None:
-        held = sum(each.size_bytes for each in facts.writers if each.records)
-        parts.append(f"{size(held)} of {size(bounds.max_bytes)}")
+        held = sum(each.uncommitted_bytes for each in facts.writers)
+        parts.append(f"{size(held)} of {size(bounds.max_bytes)} not committed")
     if bounds.max_lag_records is not None:
         parts.append(f"at most {bounds.max_lag_records} records behind")
     return f"bound: {', '.join(parts)}"
@@ -234,6 +251,12 @@ def _range(facts: WriterFacts, start: int | None, end: int | None) -> OffsetRang
     first = facts.start_offset if start is None else start
     last = facts.end_offset if end is None else end
     return OffsetRange(facts.writer, first, max(first, last))
+
+
+def _read_letters(dead: DeadLetterFolder) -> Iterator[tuple[str, int, object]]:
+    for file in dead.waiting():
+        for letter in dead.read(file).to_pylist():
+            yield letter["writer"], letter["offset"], letter
 
 
 def _read(stream: JournalStream, ranges: list[OffsetRange]) -> Iterator[tuple[str, int, object]]:
@@ -304,7 +327,11 @@ def _count_blocks(journal: Storage, found: list[str]) -> int:
 
 
 def _verify(
-    journal: Storage, found: list[str], totals: _Totals, advance: Advance
+    journal: Storage,
+    found: list[str],
+    letters: list[DeadLetterFolder],
+    totals: _Totals,
+    advance: Advance,
 ) -> Iterator[_Damage]:
     for name in found:
         try:
@@ -320,6 +347,10 @@ def _verify(
         except LogFormatError as error:
             totals.damaged += 1
             yield _Damage(name, error)
+    for dead in letters:
+        for damage in verify_letters(dead):
+            totals.damaged += 1
+            yield _Damage(dead.name, damage)
 
 
 def _damage_of(journal: Storage, stream: str, verdict: Verdict) -> _Damage:

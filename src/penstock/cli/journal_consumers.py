@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import time
 from dataclasses import asdict
 from typing import Annotated
 
@@ -16,14 +15,12 @@ from penstock.cli.journal_places import (
     open_stream,
     open_streams,
 )
-from penstock.cli.options import NOT_YET, ApplyOption, JsonOption
+from penstock.cli.options import JsonOption
 from penstock.cli.output import age_in_words, print_json, print_line
 from penstock.cli.tables import table_lines
-from penstock.conf import parse_duration_ms
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer
-from penstock.journal.retention.consumer_files import consumer_names, expired_consumers
-from penstock.journal.retention.expiry import expire
+from penstock.journal.retention.consumer_files import consumer_names
 from penstock.status.stream_facts import ConsumerFacts, read_stream_facts
 
 __all__ = ["app"]
@@ -31,7 +28,7 @@ __all__ = ["app"]
 app = typer.Typer(
     name="consumers",
     no_args_is_help=True,
-    help="List a journal's consumers, remove or expire them.",
+    help="List a journal's consumers, and remove them.",
 )
 _COLUMNS = ("stream", "consumer", "records behind", "last commit", "process", "location")
 
@@ -60,9 +57,6 @@ def list_consumers(
         print_line(line)
     for damage in itertools.chain.from_iterable(each.damage for each in facts):
         print_line(f"DAMAGED: {damage}")
-    for found in streams:
-        for name in expired_consumers(found):
-            print_line(f"EXPIRED: {name} of {found.name}; `rm` lets it begin again")
 
 
 def _row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
@@ -84,14 +78,12 @@ def remove(
 ) -> None:
     """Remove a consumer that never comes back: its unread records are no longer kept for it.
 
-    An expired consumer may begin again when it is removed, where its program's checkpoint says.
-
     Stop it first: a running consumer registers again with its next commit, and its records may be
     retired by then.
     """
     found = open_stream(open_journal(path), stream)
     # By the names of the files: an unreadable one can also be removed.
-    known = sorted({*consumer_names(found), *expired_consumers(found)})
+    known = consumer_names(found)
     if consumer not in known:
         raise ConfigError(
             f"stream {stream!r} has no consumer {consumer!r}",
@@ -104,42 +96,3 @@ def remove(
         print_json({"stream": stream, "removed": consumer})
     else:
         print_line(f"removed {consumer} from {stream}")
-
-
-@app.command("expire")
-def expire_consumers(
-    path: PathArgument,
-    after: Annotated[
-        str, typer.Option(help="Age of the last commit and of what waits, such as 7d or 12h.")
-    ],
-    stream: Annotated[
-        str | None, typer.Argument(help="Only this stream.", show_default="all")
-    ] = None,
-    apply: ApplyOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Expire the consumers that have let records wait for long: they are no longer kept for them.
-
-    One that is caught up is not expired, however long ago it last committed: it may be running.
-    One that comes back ends with an error that says so, and begins again when `rm` has removed it.
-    Readers that do not tell when they commit are not expired.
-    """
-    after_ms = parse_duration_ms("--after", after)
-    streams = open_streams(open_journal(path), stream)
-    found = [each for one in streams for each in expire(one, after_ms, apply=apply)]
-    if as_json:
-        print_json({"applied": apply, "expired": found})
-        return
-    now_ms = time.time_ns() // 1_000_000
-    for each in found:
-        what = "expired" if apply else "would expire"
-        last = age_in_words(now_ms - each.idle_ms)
-        since = age_in_words(now_ms - each.waiting_ms)
-        print_line(
-            f"{what} {each.consumer} of {each.stream}, whose last commit was {last}, and for which"
-            f" records wait that were stored {since}"
-        )
-    if not found:
-        print_line("no consumer has let records wait for so long")
-    elif not apply:
-        print_line(NOT_YET)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from penstock.conf import StreamingSettings
 from penstock.errors import ConfigError
 from penstock.journal import CommitPolicy, JournalStream, RecordFormat
 from penstock.receivers import Receiver, ReceiverSettings, poll_interval_ms, receiver_bounds
 
-__all__ = ["ReceiverFeed", "divided", "named_receivers", "receiver_settings", "shared_format"]
+__all__ = ["ReceiverFeed", "named_receivers", "receiver_settings", "shared_format"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def shared_format(
 
 
 def receiver_settings(settings: StreamingSettings, journal_url: str) -> ReceiverSettings:
-    """Return how the receivers of a driver run; the bounds are those of each stream.
+    """Return how the receivers of a driver run; the bounds are those of each receiver.
 
     Raises:
         ConfigError: a bound is too small.
@@ -74,14 +74,3 @@ def receiver_settings(settings: StreamingSettings, journal_url: str) -> Receiver
         bounds=receiver_bounds(settings.journal_max_bytes, settings.journal_max_lag),
         when_full=settings.journal_when_full,
     )
-
-
-def divided(settings: ReceiverSettings, receivers: int) -> ReceiverSettings:
-    """Return the settings of each of a stream's receivers: its equal part of the bounds.
-
-    Raises:
-        ConfigError: a part is too small.
-    """
-    bounds = settings.bounds
-    part = receiver_bounds(bounds.max_bytes, bounds.max_lag_records, receivers)
-    return replace(settings, bounds=part)

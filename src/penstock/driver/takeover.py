@@ -5,14 +5,12 @@ Invariants, without a lock or a clock:
 1. A receiver stores nothing before it has seen, after the claim of its epoch, that no later run
    claimed it (``RenewableWriter.open``).
 2. A run claims all of a stream's receivers first, those that only an earlier run had included. Then
-   it checks that no later run claimed one of them meanwhile, and seals the writers of all.
-3. So when its first receiver starts, what the receivers of earlier runs hold is final; or a later
-   run exists, and this one ends. A stream's bounds are divided on this ground: see
-   penstock.journal.bounds.quota.
+   it checks that no later run claimed one of them meanwhile, and seals the writers of those that it
+   does not have.
 
 Records of receivers that are gone are in the journal and are read as all others; but none takes
 over from them, and one that outlived its driver would receive for ever: so they are commanded to
-stop. Without bounds, receivers seal their own earlier epochs when they start.
+stop. Receivers seal their own earlier epochs when they start.
 """
 
 from __future__ import annotations
@@ -22,7 +20,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from penstock.journal import JournalStream
-from penstock.journal.bounds.amounts import Amount
 from penstock.journal.epochs import seal_receiver
 from penstock.receivers import Command, Receiver, ReceiverSettings, ReceiverTask, claim_run
 from penstock.receivers.control import check_latest, commanded_receivers
@@ -48,7 +45,7 @@ def take_over(
         receivers: what the run has, by name.
         run_id: 32 hex digits that no other run has.
         command: what they are to do at first.
-        settings: of each of them, with its part of the stream's bounds.
+        settings: of each of them.
 
     Returns:
         A task for each receiver.
@@ -65,11 +62,11 @@ def take_over(
         claim_run(stream, name, run_id, Command(stop=True))
     for name, run in runs.items():
         check_latest(stream, name, run)
-    bounds = settings.bounds
-    _seal(stream, [*former, *(receivers if bounds.is_set else ())])
-    parts = {**dict.fromkeys(former, bounds.no_part), **dict.fromkeys(receivers, bounds.amount)}
+    for name in former:
+        if seal_receiver(stream, name):
+            _log.info("Receiver %s/%s of an earlier run is sealed", stream.name, name)
     return [
-        ReceiverTask(receiver, stream, name, runs[name], settings, _without(parts, name))
+        ReceiverTask(receiver, stream, name, runs[name], settings)
         for name, receiver in receivers.items()
     ]
 
@@ -78,13 +75,3 @@ def _former(stream: JournalStream, present: Iterable[str]) -> list[str]:
     """Return the receivers that only earlier runs of the program had."""
     known = {writer.receiver for writer in stream.writers()} | commanded_receivers(stream)
     return sorted(name for name in known.difference(present) if _OWN_NAME.fullmatch(name))
-
-
-def _seal(stream: JournalStream, names: Iterable[str]) -> None:
-    for name in names:
-        if seal_receiver(stream, name):
-            _log.info("Receiver %s/%s of an earlier run is sealed", stream.name, name)
-
-
-def _without(parts: Mapping[str, Amount], name: str) -> dict[str, Amount]:
-    return {other: part for other, part in parts.items() if other != name}

@@ -19,7 +19,7 @@ from functools import partial
 from pyspark import SparkContext
 
 from penstock.driver.executors import live_executors
-from penstock.driver.feed import ReceiverFeed, divided
+from penstock.driver.feed import ReceiverFeed
 from penstock.driver.placement import ReceiverPlacement
 from penstock.driver.receiver_names import check_places
 from penstock.driver.runner import ReceiverRun, ReceiverRunner, command_of
@@ -46,7 +46,7 @@ class ReceiverTracker:
         others: how many receivers other trackers run on this SparkContext.
 
     Raises:
-        ConfigError: they would take every task slot; or a stream's bounds are too small for them.
+        ConfigError: they would take every task slot.
     """
 
     def __init__(
@@ -63,9 +63,7 @@ class ReceiverTracker:
         count = sum(len(feed.receivers) for feed in feeds)
         master, conf = str(sc.master), dict(sc.getConf().getAll())
         check_slots(count + others, task_slots(master, conf, os.cpu_count() or 1))
-        self._settings = {
-            feed.journal.name: divided(settings, len(feed.receivers)) for feed in feeds
-        }
+        self._settings = settings
         self._watch = watch
         # One alone may run anywhere; several are kept apart.
         placement = ReceiverPlacement(
@@ -134,7 +132,7 @@ class ReceiverTracker:
             feed.receivers,
             self._run.id,
             command_of(limit),
-            self._settings[feed.journal.name],
+            self._settings,
         )
         return [ReceiverRunner(self._run, task, limit) for task in tasks]
 

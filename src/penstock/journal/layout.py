@@ -21,13 +21,11 @@ from penstock.errors import ConfigError
 from penstock.model import check_name
 
 __all__ = [
-    "EXPIRED",
     "WriterId",
     "block_path",
     "claim_path",
     "consumer_path",
     "consumers_folder",
-    "expiry_path",
     "notice_path",
     "parse_block_start",
     "parse_consumer",
@@ -37,7 +35,6 @@ __all__ = [
     "writer_folder",
 ]
 
-EXPIRED = ".expired"
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
 
@@ -107,11 +104,6 @@ def consumers_folder(stream: str) -> str:
 def consumer_path(stream: str, consumer: str) -> str:
     """Return the path of a consumer's file."""
     return f"{consumers_folder(stream)}/{check_name('consumer', consumer)}.json"
-
-
-def expiry_path(stream: str, consumer: str) -> str:
-    """Return the path of the mark of a consumer that was expired."""
-    return f"{consumers_folder(stream)}/{check_name('consumer', consumer)}{EXPIRED}"
 
 
 def notice_path(stream: str, name: str) -> str:

@@ -21,11 +21,7 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError, UnreadableRecordError
 from penstock.journal.block import BlockFooter, encode_block, read_block
-from penstock.journal.python_values import (
-    find_unreadable,
-    shown,
-    temporal_columns,
-)
+from penstock.journal.python_values import find_unreadable, shown, temporal_columns
 from penstock.journal.schema_text import VALUE_TYPES, parse_schema
 from penstock.journal.spark_types import spark_schema
 
@@ -49,6 +45,8 @@ class RecordFormat:
             the column's unit).
         allow_pickle: whether records may be unpickled. This runs code that their writer chose, so
             the program decides it, and never a file.
+        is_new: whether records are still to be received. Older versions stored columns that Spark
+            cannot read; those that exist can be read otherwise.
 
     Raises:
         ConfigError: for any other schema, and for one that Parquet cannot hold or Spark not read.
@@ -59,6 +57,7 @@ class RecordFormat:
         schema: str | pa.Schema = "string",
         *,
         allow_pickle: bool = True,
+        is_new: bool = True,
     ) -> None:
         self._allow_pickle = allow_pickle
         schema = parse_schema(schema)
@@ -66,7 +65,8 @@ class RecordFormat:
             self.kind = "arrow"
             self.arrow = schema.remove_metadata()
             self.stored = _stored_schema(self.arrow)
-            spark_schema(self.arrow)
+            if is_new:
+                spark_schema(self.arrow)
         elif isinstance(schema, str) and schema in VALUE_TYPES:
             self.kind = schema
             self.arrow = pa.schema([pa.field("value", VALUE_TYPES[schema], nullable=False)])
@@ -113,7 +113,7 @@ class RecordFormat:
         """Return the format that ``to_json`` described; its records are not unpickled."""
         if value["kind"] == "arrow":
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(value["ipc"])))
-            return RecordFormat(schema)
+            return RecordFormat(schema, is_new=False)
         return RecordFormat(value["kind"], allow_pickle=False)
 
     def check_one(self, record: Any) -> tuple[Any, int]:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from penstock.errors import ConsumerExpiredError, MissingBlockError, PenstockError
+from penstock.errors import MissingBlockError, PenstockError
 from penstock.journal.layout import parse_writer
 from penstock.journal.losses.way_out import with_command
 from penstock.journal.named_damage import find_named_damage
@@ -46,7 +46,6 @@ class JournalSource:
         self._consumer = consumer
         self._progress = StreamProgress(consumer.stream)
         self._retirer = Retirer(consumer)
-        self._expired: ConsumerExpiredError | None = None
 
     @property
     def stream(self) -> JournalStream:
@@ -72,13 +71,10 @@ class JournalSource:
         """Return the ends of all durable records, for a batch that begins at ``start``.
 
         Raises:
-            ConsumerExpiredError: a commit found that this consumer was expired.
             MissingBlockError: the journal ends before ``start``.
             DamagedBlockError: a writer's newest block is damaged, so its end is unknown.
             StorageError: the journal cannot be read.
         """
-        if self._expired is not None:
-            raise self._expired
         try:
             return advance(start, self._progress.ends(start))
         except MissingBlockError as e:
@@ -127,17 +123,12 @@ class JournalSource:
             recent: the ends of recent batches, if ``retained`` follows from them.
 
         Raises:
-            ConsumerExpiredError: this consumer was expired; ``latest`` raises it from now on.
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call continues.
         """
         # A writer leaves the offsets in the batch after its last one, so both maps count.
         writers = map(parse_writer, start.keys() | end.keys())
-        try:
-            self._retirer.commit(end, filter(None, writers), retained, recent)
-        except ConsumerExpiredError as e:
-            self._expired = e
-            raise
+        self._retirer.commit(end, filter(None, writers), retained, recent)
 
     def _is_committed(self, part: OffsetRange) -> bool:
         committed = consumers(self.stream).get(self.consumer, {})

@@ -33,7 +33,7 @@ from penstock.model import check_name
 from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 
-__all__ = ["BlockEntry", "JournalStream", "WriterScan"]
+__all__ = ["BlockEntry", "JournalStream", "WriterScan", "trusted_storage"]
 
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
@@ -78,7 +78,7 @@ class JournalStream:
         """
         check_name("stream", name)
         if record_format.kind == "pickle":
-            storage = _trusted(storage, name)
+            storage = trusted_storage(storage, name)
         try:
             storage.create(stream_info_path(name), encode_description(name, record_format))
         except AlreadyExistsError:
@@ -120,7 +120,7 @@ class JournalStream:
             ConfigError: others than this user can write it.
         """
         record_format = RecordFormat("pickle") if self.format.kind == "pickle" else self.format
-        return replace(self, storage=_trusted(self.storage, self.name), format=record_format)
+        return replace(self, storage=trusted_storage(self.storage, self.name), format=record_format)
 
     def folders(self) -> list[str]:
         """Return the names of the stream's folders: its writers', and those of its other files."""
@@ -231,7 +231,12 @@ class JournalStream:
         )
 
 
-def _trusted(storage: Storage, name: str) -> Storage:
+def trusted_storage(storage: Storage, name: str) -> Storage:
+    """Return a storage for the pickles in a folder of a journal; see Storage.private.
+
+    Raises:
+        ConfigError: others than this user can write to the folder.
+    """
     check_trusted(storage.url)
     check_trusted(f"{storage.url}/{name}")
     return storage.private()

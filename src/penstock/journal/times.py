@@ -7,13 +7,12 @@ block. A journal that was copied has the times of the copy, unless the copy kept
 from __future__ import annotations
 
 from penstock.errors import ConfigError
-from penstock.journal.layout import WriterId, parse_block_start, writer_folder
-from penstock.journal.offsets import is_finished
+from penstock.journal.layout import parse_block_start, writer_folder
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 from penstock.storage import FileInfo
 
-__all__ = ["first_written_ms", "offsets_at"]
+__all__ = ["offsets_at"]
 
 
 def offsets_at(stream: JournalStream, time_ms: int, ends: Offsets) -> dict[str, int]:
@@ -28,32 +27,6 @@ def offsets_at(stream: JournalStream, time_ms: int, ends: Offsets) -> dict[str, 
         ConfigError: the storage does not tell when files were written.
     """
     return {writer: min(_first(stream, writer, time_ms, end), end) for writer, end in ends.items()}
-
-
-def first_written_ms(stream: JournalStream, writer: WriterId, taken: Offsets) -> int | None:
-    """Return when a writer's first block with records after an offset map was published.
-
-    None stands for no such block.
-
-    Raises:
-        ConfigError: the storage does not tell when files were written.
-        DamagedBlockError: the writer's newest block is damaged.
-        StorageError: the journal cannot be read.
-    """
-    newest = stream.newest(writer)
-    first = taken.get(str(writer), 0)
-    if newest is None or newest.end_offset <= first or is_finished(writer, taken):
-        return None
-    written = (
-        (start, file)
-        for file in stream.storage.walk(writer_folder(stream.name, writer))
-        if (start := parse_block_start(file.path.rpartition("/")[2])) is not None
-    )
-    blocks = sorted(written)
-    ends = [*(start for start, _ in blocks[1:]), newest.end_offset]
-    found = (file for (_, file), end in zip(blocks, ends, strict=False) if end > first)
-    block = next(found, None)
-    return None if block is None else _written_ms(stream, block)
 
 
 def _first(stream: JournalStream, writer: str, time_ms: int, end: int) -> int:

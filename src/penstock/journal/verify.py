@@ -23,7 +23,7 @@ from penstock.errors import (
     PenstockError,
     StorageError,
 )
-from penstock.journal.bad_records.dead_letters import DEAD_LETTER_FORMAT, uncollected
+from penstock.journal.bad_records.dead_letters import DeadLetterFolder
 from penstock.journal.block import BlockFooter, read_block
 from penstock.journal.layout import WriterId, block_path, writer_folder
 from penstock.journal.losses.loss_log import (
@@ -42,7 +42,14 @@ from penstock.journal.retention.retirement import retired_before
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["Verdict", "check_block", "known_end", "reached_end", "verify_files", "verify_stream"]
+__all__ = [
+    "Verdict",
+    "check_block",
+    "reached_end",
+    "verify_files",
+    "verify_letters",
+    "verify_stream",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,28 +148,33 @@ def _committed(stream: JournalStream) -> list[Offsets]:
 
 
 def verify_files(stream: JournalStream) -> Iterator[PenstockError]:
-    """Yield an error for each damaged file of consumers, losses and staged dead letters.
+    """Yield an error for each damaged file of consumers and losses.
 
     Only the first one of each kind.
     """
-    for read in (consumers, _loss_log, _staged):
+    for read in (consumers, _loss_log):
         try:
             read(stream)
-        except (LogFormatError, DamagedBlockError) as error:
+        except LogFormatError as error:
             yield error
+
+
+def verify_letters(dead: DeadLetterFolder) -> Iterator[DamagedBlockError]:
+    """Yield an error for each damaged file of dead letters."""
+    for file in dead.waiting():
+        try:
+            dead.read(file)
+        except DamagedBlockError as error:
+            yield error
+        except NotFoundError:  # replayed meanwhile
+            continue
 
 
 def _loss_log(stream: JournalStream) -> None:
     read_losses(stream.storage, stream.name)
 
 
-def _staged(stream: JournalStream) -> None:
-    if stream.format == DEAD_LETTER_FORMAT:
-        for _ in uncollected(stream):
-            pass
-
-
-def known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int:
+def _known_end(stream: JournalStream, writer: WriterId, start_offset: int) -> int:
     """Return the known end of a writer's newest block, which begins at ``start_offset``.
 
     From its footer; without one, at least the offset of the consumers.
@@ -238,7 +250,7 @@ def _unreadable(
     if isinstance(error, NewerBlockError) or not isinstance(error, DamagedBlockError):
         return None
     start = block.start_offset
-    end = known_end(stream, writer, start) if next_start is None else next_start
+    end = _known_end(stream, writer, start) if next_start is None else next_start
     return OffsetRange(str(writer), start, end)
 
 

@@ -219,11 +219,17 @@ JOURNAL_BLOCKS = _declare(
 JOURNAL_BYTES = _declare(
     "gauge", "journal_bytes", "program stream", "Bytes that a stream's blocks have."
 )
+JOURNAL_UNCOMMITTED_BYTES = _declare(
+    "gauge",
+    "journal_uncommitted_bytes",
+    "program stream",
+    "Bytes of the blocks that some consumer has not committed.",
+)
 JOURNAL_MAX_BYTES = _declare(
     "gauge",
     "journal_max_bytes",
     "program stream",
-    "The bound of these bytes; missing without one.",
+    "The bound of the bytes that some consumer has not committed; missing without one.",
 )
 JOURNAL_MAX_LAG = _declare(
     "gauge",

@@ -18,6 +18,7 @@ from penstock.metrics.catalog import (
     JOURNAL_MAX_BYTES,
     JOURNAL_MAX_LAG,
     JOURNAL_RECORDS,
+    JOURNAL_UNCOMMITTED_BYTES,
     JOURNAL_WRITTEN,
     LOCATION_PROBLEMS,
     LOCATION_READABLE,
@@ -61,13 +62,11 @@ def _values(status: LocationStatus) -> Iterator[_Value]:
     for name, records in (of_inputs | dict(status.lost_records)).items():
         yield LOST, (name,), records
     # A gauge that began with the first refusals would hide them from delta().
-    letters = {each.name: 0 for each in status.streams if each.dead_letters_of is None}
+    letters = {each.name: 0 for each in status.streams}
+    for name, records in (letters | dict(status.dead_letters)).items():
+        yield DEAD_LETTERS, (name,), records
     for stream in status.streams:
         yield from _stream_values(stream)
-        if stream.dead_letters_of is not None:
-            letters[stream.dead_letters_of] = stream.records
-    for name, records in letters.items():
-        yield DEAD_LETTERS, (name,), records
 
 
 def _stream_values(stream: StreamStatus) -> Iterator[_Value]:
@@ -77,6 +76,7 @@ def _stream_values(stream: StreamStatus) -> Iterator[_Value]:
     yield JOURNAL_RECORDS, name, stream.records
     yield JOURNAL_BLOCKS, name, stream.blocks
     yield JOURNAL_BYTES, name, stream.size_bytes
+    yield JOURNAL_UNCOMMITTED_BYTES, name, stream.uncommitted_bytes
     yield JOURNAL_MAX_BYTES, name, stream.max_bytes
     yield JOURNAL_MAX_LAG, name, stream.max_lag_records
     yield JOURNAL_DAMAGED, name, damaged + len(stream.problems)

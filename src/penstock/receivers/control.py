@@ -88,7 +88,7 @@ class Status:
     listening_at: str | None = None
     """The URL at which it can be reached, if others connect to it."""
     max_bytes: int | None = None
-    """The most bytes that it may hold in the journal, None for no bound."""
+    """The most bytes of blocks that it may hold uncommitted, None for no bound."""
     max_lag_records: int | None = None
     """The most records that it may hold and that some consumer has not committed."""
     refused: int = 0

@@ -156,7 +156,7 @@ class Receiver(ABC):
         Raises:
             FencedError, WriterBrokenError: no record of this call will be acked; end the thread,
                 the host restarts the receiver.
-            JournalFullError: a WriterBrokenError: the stream's bounds leave no room, and the
+            JournalFullError: a WriterBrokenError: a bound on the journal is reached, and the
                 receiver is to stop, or not to wait.
             ConfigError: the records do not match the schema.
         """

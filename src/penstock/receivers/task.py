@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
-from penstock.journal import Amount, Bounds, CommitPolicy, JournalStream
+from penstock.journal import Bounds, CommitPolicy, JournalStream
 from penstock.model import WhenFull
 from penstock.receivers.receiver import Receiver
 
@@ -30,7 +29,7 @@ class ReceiverSettings:
     sync: bool = True
     """Whether received records are fsynced before they are acked."""
     bounds: Bounds = field(default_factory=Bounds)
-    """What the receiver may hold. In a program's settings: what each of its streams may."""
+    """What each receiver may hold."""
     when_full: WhenFull = "block"
     """At the bounds the source waits (``block``), or the receiver ends with an error (``fail``)."""
     start_timeout_ms: int = 60_000
@@ -49,9 +48,6 @@ class ReceiverTask:
     run: str
     """The run that commands the receiver, from penstock.receivers.control.claim_run."""
     settings: ReceiverSettings
-    beside: Mapping[str, Amount] = field(default_factory=dict)
-    """The other receivers among which the stream's bounds are divided, or were, and how much each
-    may hold; see penstock.journal.bounds.quota."""
 
     @property
     def ids(self) -> dict[str, str]:
@@ -64,27 +60,21 @@ def poll_interval_ms(journal_url: str) -> int:
     return _LOCAL_POLL_MS if journal_url.startswith("file:") else _REMOTE_POLL_MS
 
 
-def receiver_bounds(
-    max_bytes: int | None, max_lag_records: int | None, receivers: int = 1
-) -> Bounds:
-    """Return the equal part that each of so many receivers has of the bounds an operator chose.
+def receiver_bounds(max_bytes: int | None, max_lag_records: int | None) -> Bounds:
+    """Return the bounds of a receiver that an operator chose.
 
     Raises:
-        ConfigError: it is too small to work with.
+        ConfigError: one is too small to work with.
     """
     for what, bound, least, names in (
         ("bytes", max_bytes, _LEAST_BYTES, "spark.penstock.journal.maxBytes, --max-journal-bytes"),
         ("uncommitted records", max_lag_records, 1, "spark.penstock.journal.maxLag, --max-lag"),
     ):
-        if bound is not None and bound // receivers < least:
-            total = least * receivers
-            needed = f"{total >> 20}m" if least == _LEAST_BYTES else total
+        if bound is not None and bound < least:
+            needed = f"{least >> 20}m" if least == _LEAST_BYTES else least
             raise ConfigError(
-                f"the bound on the journal's {what} is {bound}, for {receivers} receiver(s)",
+                f"the bound on the journal's {what} is {bound}, for each receiver",
                 operation="bound journal",
-                hint=f"give {needed} or more ({names}) in all, or leave it out for no bound",
+                hint=f"give {needed} or more ({names}), or leave it out for no bound",
             )
-    return Bounds(
-        None if max_bytes is None else max_bytes // receivers,
-        None if max_lag_records is None else max_lag_records // receivers,
-    )
+    return Bounds(max_bytes, max_lag_records)

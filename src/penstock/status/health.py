@@ -85,6 +85,7 @@ def health(status: LocationStatus) -> Health:
         *_of_batches(status),
         *(reason for each in status.inputs for reason in _of_input(status, each)),
         *(reason for each in status.streams for reason in _of_stream(status, each)),
+        *_of_letters(status),
         *_of_losses(status.losses, status.read_ms),
         *(Reason("error", problem, "checkpoint") for problem in status.problems),
     ]
@@ -194,14 +195,10 @@ def _of_stream(status: LocationStatus, stream: StreamStatus) -> Iterator[Reason]
         if writer.state == "damaged":
             what = f"stream {stream.name}: the newest block of {writer.writer} is damaged"
             yield Reason("error", what, "journal", stream.name)
-    if stream.max_bytes and stream.size_bytes > _NEAR_BOUND * stream.max_bytes:
-        part = f"{100 * stream.size_bytes / stream.max_bytes:.0f}%"
+    if stream.max_bytes and stream.uncommitted_bytes > _NEAR_BOUND * stream.max_bytes:
+        part = f"{100 * stream.uncommitted_bytes / stream.max_bytes:.0f}%"
         what = f"stream {stream.name} has {part} of its bytes in use"
         yield Reason("warning", what, "journal", stream.name)
-    if stream.dead_letters_of is not None and (stream.records or stream.staged_letters):
-        what = f"{stream.records or 'some'} records of {stream.dead_letters_of} were refused"
-        what += ", and wait as dead letters"
-        yield Reason("warning", what, "journal", stream.dead_letters_of)
     for problem in stream.problems:
         yield Reason("error", problem, "journal", stream.name)
 
@@ -244,6 +241,13 @@ def _of_consumer(
         # Of the location's own program the inputs tell it, with what its batches have yet to take.
         age = duration(consumer.lag_ms or 0)
         yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal", stream.name)
+
+
+def _of_letters(status: LocationStatus) -> Iterator[Reason]:
+    for name, count in status.dead_letters.items():
+        if count:
+            what = f"{count} records of {name} were refused, and wait as dead letters"
+            yield Reason("warning", what, "journal", name)
 
 
 def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:

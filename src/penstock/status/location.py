@@ -109,6 +109,7 @@ def _of_journal(place: Place, name: str, journal: ReadStreams, now_ms: int) -> L
         losses=(),
         next=None,
         problems=journal.problems,
+        dead_letters=journal.dead_letters,
     )
 
 

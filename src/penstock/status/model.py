@@ -247,7 +247,6 @@ class DeadLetterStatus:
     text: str
     """The record as text, cut where it is long."""
     time_ms: int
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,17 +266,15 @@ class StreamStatus:
     oldest_ms: int | None
     """When the oldest block that is held was published: what retention keeps."""
     newest_ms: int | None
+    uncommitted_bytes: int
+    """Bytes of blocks that some consumer has not committed: what the bound applies to."""
     max_bytes: int | None
-    """The bound of all its receivers together; None when one of them has none."""
+    """The sum of its receivers' bounds; None when one of them has none."""
     max_lag_records: int | None
     losses: tuple[LossStatus, ...]
     """The newest."""
     loss_count: int
     lost_records: int
-    dead_letters_of: str | None
-    """The stream whose dead letters this one holds; None for any other stream."""
-    staged_letters: int
-    """Files of dead letters that are not in blocks yet."""
     problems: tuple[str, ...] = ()
 
 
@@ -315,6 +312,8 @@ class LocationStatus:
     """Why its newest run ended, if it failed in no batch."""
     lost_records: Mapping[str, int] = field(default_factory=dict)
     """By input without a journal: the records of all its losses."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """By stream or Kafka input: the refused records that wait for a replay."""
 
 
 def _files(url: str) -> str:

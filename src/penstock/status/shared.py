@@ -171,7 +171,7 @@ class _Location:
         status = self.status(_PATIENCE_S)
         if isinstance(status, Unreadable):
             return {}
-        wanted = [each.name for each in status.streams if each.dead_letters_of]
+        wanted = [name for name, count in status.dead_letters.items() if count]
         journal = find_place(self.path).journal if wanted else None
         return {} if journal is None else {name: read_letters(journal, name) for name in wanted}
 
@@ -244,7 +244,7 @@ class SharedStatus:
         return linked(found, known)
 
     def letters(self, index: int) -> Letters:
-        """Return the newest dead letters of a location, by the streams that hold them."""
+        """Return the newest dead letters of a location, by the streams or inputs they came from."""
         return self._locations[index].letters.get(_PATIENCE_S)
 
     def checks(self, index: int, *, validated: bool = False) -> Checks:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from penstock.errors import DamagedBlockError, LogFormatError
 from penstock.journal import Bounds, JournalStream
-from penstock.journal.bad_records.dead_letters import staged_files
+from penstock.journal.bounds.quota import uncommitted
 from penstock.journal.lag import records_behind
 from penstock.journal.layout import WriterId
 from penstock.journal.losses.loss_log import Lost, lost_ranges, without_lost
@@ -45,6 +45,8 @@ class WriterFacts:
     records: int
     lost: int
     """The number of skipped records in the range; they do not count as records."""
+    uncommitted_bytes: int
+    """Bytes of the blocks that some consumer has not committed: what a bound applies to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +89,34 @@ class StreamFacts:
     """Errors of files other than blocks that cannot be read; these are left out here."""
     bounds: Bounds | None
     """The sum of what its receivers may hold, None when one that has not stopped has no bounds."""
-    findings: int
-    """Files of dead letters that are not in blocks yet; 0 except for streams of dead letters."""
 
 
 def read_stream_facts(stream: JournalStream) -> StreamFacts:
     """Return the facts of a stream; reads one footer for each writer, and no records."""
-    writers = read_writer_facts(stream)
     damage: list[str] = []
+    consumers = _read_consumers(stream, damage)
+    writers = read_writer_facts(stream, [entry.offsets for entry in consumers.values()])
     receivers = _receiver_facts(stream, damage)
     return StreamFacts(
         stream=stream.name,
         schema=repr(stream.format),
         writers=list(writers.values()),
         receivers=receivers,
-        consumers=_consumer_facts(stream, writers, damage),
+        consumers=[_consumer_facts(name, writers, entry) for name, entry in consumers.items()],
         damage=damage,
         bounds=_bounds([facts.status for facts in receivers]),
-        findings=len(staged_files(stream)),
     )
 
 
-def read_writer_facts(stream: JournalStream) -> dict[WriterId, WriterFacts]:
-    """Return the facts of all writers of a stream; reads one footer for each."""
+def read_writer_facts(
+    stream: JournalStream, committed: Collection[Offsets] = ()
+) -> dict[WriterId, WriterFacts]:
+    """Return the facts of all writers of a stream; reads one footer for each.
+
+    ``committed`` has the committed offsets of each consumer.
+    """
     lost = lost_ranges(stream.storage, stream.name)
-    return {writer: _writer_facts(stream, writer, lost) for writer in stream.writers()}
+    return {writer: _writer_facts(stream, writer, lost, committed) for writer in stream.writers()}
 
 
 def _receiver_facts(stream: JournalStream, damage: list[str]) -> list[ReceiverFacts]:
@@ -126,18 +131,15 @@ def _receiver_facts(stream: JournalStream, damage: list[str]) -> list[ReceiverFa
     return found
 
 
-def _consumer_facts(
-    stream: JournalStream, writers: Mapping[WriterId, WriterFacts], damage: list[str]
-) -> list[ConsumerFacts]:
+def _read_consumers(stream: JournalStream, damage: list[str]) -> Mapping[str, ConsumerEntry]:
     try:
-        entries = read_consumers(stream)
+        return read_consumers(stream)
     except LogFormatError as error:
         damage.append(str(error))
-        return []
-    return [_look_at_consumer(name, writers, entry) for name, entry in entries.items()]
+        return {}
 
 
-def _look_at_consumer(
+def _consumer_facts(
     name: str, writers: Mapping[WriterId, WriterFacts], entry: ConsumerEntry
 ) -> ConsumerFacts:
     program = entry.program
@@ -166,7 +168,9 @@ def _sum(bounds: Iterable[int | None]) -> int | None:
     return sum(each) if each and len(each) == len(found) else None
 
 
-def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> WriterFacts:
+def _writer_facts(
+    stream: JournalStream, writer: WriterId, lost: Lost, committed: Collection[Offsets]
+) -> WriterFacts:
     blocks = stream.blocks(writer)
     start = blocks[0].start_offset if blocks else 0
     state: State = "open"
@@ -179,13 +183,15 @@ def _writer_facts(stream: JournalStream, writer: WriterId, lost: Lost) -> Writer
         end, sealed, state = blocks[-1].start_offset, False, "damaged"
     held = OffsetRange(str(writer), start, end)
     records = sum(part.count for part in without_lost([held], lost))
+    data = blocks[: len(blocks) - sealed]
     return WriterFacts(
         writer=str(writer),
         state=state,
-        blocks=len(blocks) - sealed,
+        blocks=len(data),
         size_bytes=sum(block.size for block in blocks),
         start_offset=start,
         end_offset=end,
         records=records,
         lost=held.count - records,
+        uncommitted_bytes=uncommitted(writer, data, end, committed).size_bytes,
     )

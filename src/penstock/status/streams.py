@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.errors import ConfigError, PenstockError
+from penstock.errors import PenstockError
 from penstock.journal import Bounds, JournalStream, stream_names
-from penstock.journal.bad_records.dead_letters import DEAD_LETTER_FORMAT, source_stream
+from penstock.journal.bad_records.dead_letters import dead_letter_folders
 from penstock.journal.lag import records_behind
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.journal.losses.loss_log import Loss, lost_ranges, read_losses
@@ -43,6 +43,8 @@ class ReadStreams:
     streams: tuple[StreamStatus, ...] = ()
     blocks: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
     """Stream -> writer -> when its blocks were published."""
+    dead_letters: Mapping[str, int] = field(default_factory=dict)
+    """Stream or Kafka input -> refused records that wait for a replay."""
     problems: tuple[str, ...] = ()
 
     def lag(self, taken: Mapping[str, Offsets], now_ms: int) -> tuple[int, int | None] | None:
@@ -66,6 +68,7 @@ def read_streams(journal: Storage, now_ms: int) -> ReadStreams:
     problems: list[str] = []
     try:
         names = stream_names(journal)
+        letters = {each.source: each.count_waiting() for each in dead_letter_folders(journal)}
     except PenstockError as error:
         return ReadStreams(problems=(str(error),))
     for name in names:
@@ -74,7 +77,7 @@ def read_streams(journal: Storage, now_ms: int) -> ReadStreams:
             streams.append(found)
         except PenstockError as error:
             problems.append(str(error))
-    return ReadStreams(tuple(streams), blocks, tuple(problems))
+    return ReadStreams(tuple(streams), blocks, letters, tuple(problems))
 
 
 def loss_statuses(stream: str, losses: Sequence[Loss]) -> tuple[LossStatus, ...]:
@@ -115,13 +118,12 @@ def _read(stream: JournalStream, now_ms: int) -> tuple[StreamStatus, Mapping[str
         rate=sum(each.since(now_ms)[0] for each in blocks.values()) / _WINDOW_S,
         oldest_ms=min(times, default=None),
         newest_ms=max(times, default=None),
+        uncommitted_bytes=sum(each.uncommitted_bytes for each in facts.writers),
         max_bytes=bounds.max_bytes,
         max_lag_records=bounds.max_lag_records,
         losses=loss_statuses(stream.name, _losses(stream, problems)) if lost else (),
         loss_count=len(lost),
         lost_records=sum(each.count for each in lost),
-        dead_letters_of=_source_of(stream),
-        staged_letters=facts.findings,
         problems=tuple(problems),
     )
     return status, blocks
@@ -138,13 +140,6 @@ def _losses(stream: JournalStream, problems: list[str]) -> list[Loss]:
     except PenstockError as error:
         problems.append(str(error))
         return []
-
-
-def _source_of(stream: JournalStream) -> str | None:
-    try:
-        return source_stream(stream.name) if stream.format == DEAD_LETTER_FORMAT else None
-    except ConfigError:
-        return None
 
 
 def _writer(facts: WriterFacts) -> WriterStatus:

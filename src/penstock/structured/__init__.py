@@ -18,14 +18,12 @@ listener          between Spark's events and these two
 journal/          the source over a journal
 registration      makes the sources known to a Spark session
 receivers         receivers in the session's executors
-batch_boundary    ends a query between two batches
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.structured.batch_boundary import graceful_stop
     from penstock.structured.journal.ranges import scan
     from penstock.structured.receivers import ReceiverStatus, RunningReceivers, start_receivers
     from penstock.structured.registration import register
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ReceiverStatus",
     "RunningReceivers",
-    "graceful_stop",
     "register",
     "scan",
     "start_receivers",
@@ -42,7 +39,6 @@ __all__ = [
 _MODULES = {
     "ReceiverStatus": "receivers",
     "RunningReceivers": "receivers",
-    "graceful_stop": "batch_boundary",
     "register": "registration",
     "scan": "journal.ranges",
     "start_receivers": "receivers",

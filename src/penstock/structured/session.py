@@ -97,10 +97,10 @@ def read_by(options: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_in_driver(handle: object, inner: str, operation: str) -> None:
-    """Refuse a session or query of Spark Connect.
+    """Refuse a session of Spark Connect.
 
     Args:
-        handle: the session or query.
+        handle: the session.
         inner: its attribute in the driver's process.
         operation: what it is for.
 

@@ -92,7 +92,8 @@ def _common(
         typer.Option(
             parser=size_option,
             metavar="SIZE",
-            help="Never hold more bytes of this receiver's blocks, such as 20g.",
+            help="Stop receiving while its blocks that are not yet committed by every "
+            "consumer have this many bytes, such as 20g.",
             show_default="no bound",
         ),
     ] = None,

@@ -1,1 +1,1 @@
-"""Records that a parser refuses: staged files of the tasks, the dead-letter stream, its replay."""
+"""Records that a parser refuses: what tasks do with them, dead letters, and their replay."""

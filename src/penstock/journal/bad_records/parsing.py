@@ -17,9 +17,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from penstock.errors import BadRecordError, UnreadableRecordError
-from penstock.journal.bad_records.dead_letters import DeadLetter, stage_dead_letters
+from penstock.journal.bad_records.dead_letters import DeadLetter, DeadLetterFolder
 from penstock.journal.bad_records.raw_records import to_raw
-from penstock.journal.bad_records.replay import EarlierAttempts
 from penstock.journal.reader import slice_ranges
 from penstock.journal.record_reader import numbered_pieces
 from penstock.journal.scan import StreamScan
@@ -43,7 +42,7 @@ __all__ = [
 
 _LEAST_CELL_RECORDS = 256
 _MOST_CELLS = 64
-"""Of one writer in one batch: the most staged files."""
+"""Of one writer in one batch: the most files of dead letters."""
 _EXCERPT_BYTES = 80
 _ERROR_CHARS = 1000
 
@@ -168,17 +167,14 @@ class Drop:
 class DeadLetters:
     """Leaves the records out, and makes them durable as dead letters of one program."""
 
-    def __init__(self, dead: JournalStream, tally: Tally, program: str) -> None:
+    def __init__(self, dead: DeadLetterFolder, tally: Tally, program: str) -> None:
         self._dead = dead
         self._program = program
         self._count = Drop(tally)
 
-    def __call__(
-        self, stream: JournalStream, cell: OffsetRange, refused: Sequence[Refusal]
-    ) -> None:
-        """Write the cell's dead letters; see stage_dead_letters for what it raises."""
+    def __call__(self, stream: object, cell: OffsetRange, refused: Sequence[Refusal]) -> None:
+        """Write the cell's dead letters; see DeadLetterFolder.store for what it raises."""
         now = datetime.now(timezone.utc)
-        earlier = EarlierAttempts(stream, cell.partition)
         letters = [
             DeadLetter(
                 raw=refusal.raw,
@@ -187,11 +183,10 @@ class DeadLetters:
                 writer=cell.partition,
                 offset=refusal.offset,
                 time=now,
-                attempts=1 + earlier.of(refusal.offset),
             )
             for refusal in refused
         ]
-        stage_dead_letters(self._dead, cell, letters, self._program)
+        self._dead.store(cell, letters, self._program)
         self._count(stream, cell, refused)
 
 

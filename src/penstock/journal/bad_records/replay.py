@@ -1,137 +1,79 @@
 """Feeding dead letters back: each becomes a new record of the source stream, exactly once.
 
-    collect -> append to the target, with the place reached as position -> commit -> seal -> retire
+    files that wait -> append to the target, with their names as position -> marks -> delete them
 
 Invariants:
 
-1. The records of some letters and the place after them become durable in one block of the target's
-   receiver ``replay``, whose position lives through restarts. So a replay that was killed continues
-   after the last letter that is in the target.
-2. Letters are replayed in the order of the dead-letter stream, so one place says all: a writer of
-   it, and an offset there.
-3. A record is stored once, however many programs left a letter of it, and whenever they did
-   (``replayed_records``): what was stored is in the same position.
-4. Letters are freed only after the consumer ``replay`` committed the place behind them. When all
-   are replayed their writer is sealed, so that its newest block can go, too.
+1. The records of some files and the names of these files become durable in one block of the
+   target's receiver ``replay``, whose position lives through restarts. So a replay that was killed
+   between the block and the marks makes up for the marks, and stores nothing again.
+2. A record is stored once, however many programs left a letter of it, and whenever they did: the
+   marks have the offsets that are stored. A mark lives for as long as the journal holds the
+   record's block, since a program that starts later with "earliest" parses that block, too.
 
-A replay that is overtaken by another one is fenced by it, as any writer is.
+A replay that is overtaken by another one into the same target is fenced by it, as any writer is.
 """
 
 from __future__ import annotations
 
-import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.errors import AlreadyExistsError, ConfigError
-from penstock.journal.bad_records.dead_letters import (
-    collect,
-    last_writer,
-    source_stream,
-    uncollected,
-)
+from penstock.errors import ConfigError
+from penstock.journal.bad_records.dead_letters import DeadLetterFile, DeadLetterFolder
 from penstock.journal.bad_records.raw_records import from_raw
-from penstock.journal.bad_records.replayed_records import ReplayedRecords
-from penstock.journal.epochs import publish_seal
-from penstock.journal.layout import parse_writer
-from penstock.journal.offsets import advance, ranges_between
-from penstock.journal.progress import StreamProgress
-from penstock.journal.reader import read_batches, readable_ranges
-from penstock.journal.retention.consumer_files import commit_consumer, consumers
-from penstock.journal.retention.retirement import retire
 from penstock.journal.stream import JournalStream
 from penstock.journal.writer import JournalWriter
-from penstock.model import OffsetRange, Offsets
 
-__all__ = ["EarlierAttempts", "letters_to_replay", "replay"]
+__all__ = ["replay"]
 
-_log = logging.getLogger(__name__)
 _RECEIVER = "replay"
-_CONSUMER = "replay"
-_PLACES = "replayed"
-_RECORDS = "records"
-_ATTEMPTS = "attempts"
+_MOST_FILES = 256
+_BLOCK_BYTES = 32 << 20
 
 
 def replay(
-    dead: JournalStream,
+    dead: DeadLetterFolder,
     target: JournalStream,
-    limit: int | None = None,
+    most_files: int | None = None,
     on_fed: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Feed dead letters into a stream, at most ``limit``; return how many were fed now.
+    """Store dead letters in a stream again; return how many were fed now.
 
     Of several letters of one record, left by several programs, the first one is stored.
 
-    Can be killed at any step and called again with the same target. ``on_fed`` is called with how
-    many more were fed.
+    Can be killed at any step and called again with the same target.
+
+    Args:
+        dead: the dead letters.
+        target: a stream with the schema of the one that the letters came from.
+        most_files: how many files to feed, each as a whole; None for all.
+        on_fed: called with how many more letters were fed.
 
     Raises:
-        ConfigError: the target holds other records than the stream that the letters came from.
+        ConfigError: the target holds other records than the stream that the letters came from, or
+            it refuses one of the records.
+        NotFoundError: the letters did not come from a stream of this journal.
         FencedError: another replay into the target was started meanwhile.
-        DamagedBlockError, MissingBlockError: dead letters cannot be read.
+        DamagedBlockError: a file is damaged.
         StorageError: a step failed; the call can be repeated.
     """
     source = _check_target(dead, target)
-    if source.format.kind == "pickle":  # a letter holds the pickle, and readers will run it
-        dead, target = dead.trusted(), target.trusted()
-    oldest = _oldest_offsets(source)  # before the letters of what is deleted are collected
-    collect(source, dead)
-    replayed = 0
-    if _ranges_after(dead, _committed(dead)):
-        replayed = _feed(dead, target, limit, oldest, on_fed)
-    _free(dead)
-    return replayed
+    # Before the letters are listed: those of blocks that are deleted meanwhile are among them.
+    oldest = _oldest_offsets(source)
+    fed = 0
+    if dead.waiting():
+        if source.format.kind == "pickle":  # a letter holds the pickle, and readers will run it
+            dead, target = dead.trusted(), target.trusted()
+        fed = _feed(dead, target, most_files, on_fed)
+    dead.tidy(oldest)
+    return fed
 
 
-def letters_to_replay(dead: JournalStream) -> Iterator[pa.Table]:
-    """Yield the dead letters that are not replayed; changes nothing."""
-    staged, ranges = _snapshot(dead)
-    for batch in read_batches(dead, ranges):
-        yield pa.Table.from_batches([batch])
-    yield from staged
-
-
-def _snapshot(dead: JournalStream) -> tuple[list[pa.Table], list[OffsetRange]]:
-    """Return the staged letters and the ranges of all others: none is missing, none in both.
-
-    A program collects letters meanwhile: the stream's end must not have moved while they were read.
-    """
-    ranges = _ranges_after(dead, _committed(dead))
-    while True:
-        staged, before = list(uncollected(dead)), ranges
-        ranges = _ranges_after(dead, _committed(dead))
-        if ranges == before:
-            return staged, ranges
-
-
-class EarlierAttempts:
-    """Tells how often records of one writer were refused before they were replayed."""
-
-    def __init__(self, stream: JournalStream, writer: str) -> None:
-        self._stream = stream
-        self._writer = writer
-        parsed = parse_writer(writer)
-        is_replay = parsed is not None and parsed.receiver == _RECEIVER
-        self._starts = [block.start_offset for block in stream.blocks(writer)] if is_replay else []
-        self._known: dict[int, int] = {}
-
-    def of(self, offset: int) -> int:
-        """Return it for one record; 0 unless it is a replayed one."""
-        if not self._starts:
-            return 0
-        start = self._starts[bisect_right(self._starts, offset) - 1]
-        if start not in self._known:
-            position = self._stream.footer(self._writer, start).position
-            self._known[start] = position.get(_ATTEMPTS, 0) if isinstance(position, dict) else 0
-        return self._known[start]
-
-
-def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
-    source = JournalStream.open(dead.storage, source_stream(dead.name))
+def _check_target(dead: DeadLetterFolder, target: JournalStream) -> JournalStream:
+    source = JournalStream.open(dead.storage, dead.source)
     if target.format != source.format:
         raise ConfigError(
             f"stream {target.name!r} holds records of {target.format!r}, and the dead letters are "
@@ -144,93 +86,103 @@ def _check_target(dead: JournalStream, target: JournalStream) -> JournalStream:
 
 
 def _feed(
-    dead: JournalStream,
+    dead: DeadLetterFolder,
     target: JournalStream,
-    limit: int | None,
-    oldest: Offsets,
+    most_files: int | None,
     on_fed: Callable[[int], None],
 ) -> int:
     writer = JournalWriter(target, _RECEIVER)
     try:
-        position = {_PLACES: {}, _RECORDS: {}, **(writer.position or {})}
-        places = position[_PLACES]
-        stored = ReplayedRecords(position[_RECORDS].get(dead.name, {}))
-        place = max(_committed(dead), places.get(dead.name, {}), key=_order)
-        commit_consumer(dead, _CONSUMER, place)
-        ranges = _ranges_after(dead, place)
+        position = dict(writer.position or {})
+        stored_files = position.get(dead.name, ())
+        for file in dead.waiting():
+            if file.name in stored_files:
+                dead.mark_replayed(file, _offsets(dead.read(file)))
         fed = 0
-        for letters, reached in _read(dead, ranges, limit):
-            new = stored.take_new(letters)
-            places[dead.name] = reached
-            position[_RECORDS][dead.name] = stored.to_json()
-            position[_ATTEMPTS] = letters.column("attempts")[0].as_py()
-            records = from_raw(target.format, new.column("raw").to_pylist())
-            writer.append_all(records, position=position)
-            writer.flush()
-            commit_consumer(dead, _CONSUMER, reached)
-            fed += letters.num_rows
-            on_fed(letters.num_rows)
-        is_all = limit is None or fed < limit
-        if is_all:
-            stored.forget_before(oldest)
-            position[_RECORDS][dead.name] = stored.to_json()
-            writer.append_all([], position=position)  # becomes durable with the seal
+        stored = _StoredRecords(dead)
+        for group in _groups(dead, dead.waiting()[:most_files]):
+            new = [stored.take_new(file, letters) for file, letters in group]
+            position[dead.name] = [file.name for file, _ in group]
+            raws = [raw for letters in new for raw in letters.column("raw").to_pylist()]
+            _append(dead, target, writer, raws, position)
+            for file, letters in group:
+                dead.mark_replayed(file, _offsets(letters))
+                fed += letters.num_rows
+                on_fed(letters.num_rows)
         writer.close()
-        if ranges and is_all:  # past letters that were given up, too
-            commit_consumer(dead, _CONSUMER, {ranges[-1].partition: ranges[-1].end_offset})
         return fed
     finally:
         writer.abandon()
 
 
-def _read(
-    dead: JournalStream, ranges: list[OffsetRange], limit: int | None
-) -> Iterator[tuple[pa.RecordBatch, dict[str, int]]]:
-    """Yield letters in batches of equal attempts, at most ``limit``, and the place after each."""
-    left = limit
-    for wanted in readable_ranges(dead, ranges):
-        offset = wanted.start_offset
-        for batch in read_batches(dead, [wanted]):
-            for part in _equal_attempts(batch if left is None else batch.slice(0, left)):
-                offset += part.num_rows
-                left = None if left is None else left - part.num_rows
-                yield part, {wanted.partition: offset}
-            if left == 0:
-                return
+def _append(
+    dead: DeadLetterFolder,
+    target: JournalStream,
+    writer: JournalWriter,
+    raws: list[bytes],
+    position: dict[str, list[str]],
+) -> None:
+    try:
+        writer.append_all(from_raw(target.format, raws), position=dict(position))
+    except ConfigError as error:
+        error.ids |= {"stream": dead.name, "files": ",".join(position[dead.name])}
+        error.hint = f"{error.hint}; deleting the file with that letter discards its dead letters"
+        raise
+    writer.flush()
 
 
-def _equal_attempts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    attempts = batch.column("attempts").to_pylist()
-    start = 0
-    for at in range(1, len(attempts) + 1):
-        if at == len(attempts) or attempts[at] != attempts[start]:
-            yield batch.slice(start, at - start)
-            start = at
+def _groups(
+    dead: DeadLetterFolder, files: list[DeadLetterFile]
+) -> Iterator[list[tuple[DeadLetterFile, pa.Table]]]:
+    """Yield files with their letters, in groups of which each becomes one block."""
+    group: list[tuple[DeadLetterFile, pa.Table]] = []
+    size = 0
+    for file in files:
+        letters = dead.read(file)
+        if group and (len(group) == _MOST_FILES or size + letters.nbytes > _BLOCK_BYTES):
+            yield group
+            group, size = [], 0
+        group.append((file, letters))
+        size += letters.nbytes
+    if group:
+        yield group
 
 
-def _ranges_after(dead: JournalStream, place: Offsets) -> list[OffsetRange]:
-    return ranges_between(place, advance(place, StreamProgress(dead).ends(place)))
+class _StoredRecords:
+    """The records of which a letter is stored again already, by this replay or an earlier one."""
+
+    def __init__(self, dead: DeadLetterFolder) -> None:
+        self._dead = dead
+        self._marks = dead.replayed()
+        self._seen: dict[str, set[int]] = {}
+
+    def take_new(self, file: DeadLetterFile, letters: pa.Table) -> pa.Table:
+        """Return the letters of records that are not stored, and note them as stored."""
+        seen = self._seen.setdefault(file.records.partition, set())
+        for mark in self._marks:
+            if _overlap(mark, file):
+                seen |= self._dead.replayed_offsets(mark)
+        offsets = letters.column("offset")
+        new = letters.filter(pc.invert(pc.is_in(offsets, pa.array(sorted(seen), pa.int64()))))
+        seen.update(_offsets(new))
+        return new
 
 
-def _free(dead: JournalStream) -> None:
-    """Retire what is replayed, of the newest writer too when that is all of it."""
-    writer, newest = last_writer(dead)
-    if newest.end_offset and _committed(dead) == {str(writer): newest.end_offset}:
-        with suppress(AlreadyExistsError):  # there are new letters
-            publish_seal(dead, writer, newest)
-    retire(dead)
+def _overlap(one: DeadLetterFile, other: DeadLetterFile) -> bool:
+    left, right = one.records, other.records
+    return (
+        left.partition == right.partition
+        and left.start_offset < right.end_offset
+        and right.start_offset < left.end_offset
+    )
+
+
+def _offsets(letters: pa.Table) -> list[int]:
+    offsets: list[int] = letters.column("offset").to_pylist()
+    return offsets
 
 
 def _oldest_offsets(stream: JournalStream) -> dict[str, int]:
     """Return the first offset of each writer that the journal still holds."""
     listed = ((str(writer), stream.blocks(writer)) for writer in stream.writers())
     return {writer: blocks[0].start_offset for writer, blocks in listed if blocks}
-
-
-def _committed(dead: JournalStream) -> dict[str, int]:
-    return dict(consumers(dead).get(_CONSUMER, {}))
-
-
-def _order(place: Offsets) -> tuple[str, int]:
-    """Sort places by their one writer, whose epochs are padded with zeros, and its offset."""
-    return max(place.items(), default=("", 0))

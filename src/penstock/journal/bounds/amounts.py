@@ -1,7 +1,7 @@
 """Bounds of what one receiver holds in the journal, and the arithmetic on them: plain values.
 
-Two things are bounded: bytes of blocks as they are on disk, and records that some consumer has not
-committed. The same arithmetic serves both, so it is done on pairs.
+Two things are bounded, both of blocks that some consumer has not committed: their bytes on disk,
+and their records. The same arithmetic serves both, so it is done on pairs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["NOTHING", "Amount", "Bounds", "is_within"]
 _NO_BOUND = 1 << 62
 _LEAST_BYTES = 1 << 20
 _STORE_SHARE = 4
-"""A store takes at most this part of the bound: an open writer's newest block cannot be retired,
-and beside it there has to be room for the next one."""
+"""A store takes at most this part of the bound: a block of which a batch took only a part counts in
+full, and beside it there has to be room for the next one."""
 _BLOCK_SHARE = 16
 
 
@@ -51,9 +51,11 @@ class Bounds:
     """What one receiver may hold, over all of its epochs.
 
     Args:
-        max_bytes: bytes of its blocks with records, as they are on disk; never exceeded.
-        max_lag_records: its records that some consumer has not committed (all that are held, while
-            no consumer is registered). A single store of more goes through when none is left.
+        max_bytes: bytes of its blocks that some consumer has not committed, as they are on disk;
+            never exceeded.
+        max_lag_records: its records that some consumer has not committed. A single store of more
+            goes through when none is left.
+        While no consumer is registered, all that is held counts.
 
     Raises:
         ConfigError: a bound is too small to work with.
@@ -85,14 +87,6 @@ class Bounds:
         return Amount(
             _NO_BOUND if self.max_bytes is None else self.max_bytes,
             _NO_BOUND if self.max_lag_records is None else self.max_lag_records,
-        )
-
-    @property
-    def no_part(self) -> Amount:
-        """What a receiver without a part may hold: nothing of what is bounded."""
-        return Amount(
-            _NO_BOUND if self.max_bytes is None else 0,
-            _NO_BOUND if self.max_lag_records is None else 0,
         )
 
     @property

@@ -1,62 +1,45 @@
-"""Keeps a writer within what its receiver may hold.
+"""Keeps a writer within what its receiver may hold: blocks that some consumer has not committed.
 
-Each receiver has bounds of its own: an ingest process those that it was given, a receiver of a
-program its equal part of the stream's. No two receivers negotiate.
+Each receiver has bounds of its own, and no two receivers share any.
 
 Invariants:
 
-1. What a receiver holds, in all of its epochs, and has buffered never exceeds its bounds, less what
-   the receivers ``beside`` it hold beyond theirs. The earlier epochs are sealed before its writer
-   opens, so what they hold only shrinks.
-2. What is held beyond bounds is from before the run: a run with fewer or more receivers, or other
-   bounds. Before a run's first receiver starts, every writer of earlier runs is sealed, and no
-   receiver takes more while it is above. So what is beyond only shrinks, an old measurement of it
-   errs to the safe side, and one that is within its bounds needs no further look.
-3. So receivers that are beside each other never come to hold more than their bounds together, or
-   than they held when the run began, if that is more.
-
-Blocks that all have committed and that are only retained give way to what is stored: see
-penstock.journal.retention.shortening.
+1. What a receiver holds that is not committed, in all of its epochs, and what it has buffered,
+   never exceeds its bounds. The earlier epochs are sealed before its writer opens, so what they
+   hold only shrinks. What is held when a lower bound takes effect is kept, and nothing is added.
+2. A block that all consumers have committed does not count, also while it is retained for
+   reprocessing: otherwise a journal full of such blocks would wait for a batch that never comes,
+   as no new record arrives. Without a consumer all blocks count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 
 from penstock.errors import JournalFullError
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
-from penstock.journal.bounds.usage import StreamUsage
+from penstock.journal.layout import WriterId
 from penstock.journal.retention.consumer_files import consumers
-from penstock.journal.retention.shortening import Shortened, shorten_retention
+from penstock.journal.retention.retirement import floor_of
+from penstock.journal.stream import BlockEntry, WriterScan
 from penstock.journal.writer import JournalWriter
+from penstock.model import Offsets
 
-__all__ = ["WriterQuota"]
-
-_SHORTENED_PART = 8
+__all__ = ["WriterQuota", "uncommitted"]
 
 
 class WriterQuota:
     """Holds one writer to its receiver's bounds. Not thread-safe.
 
     Nothing may be stored through the writer before the first ``refresh``.
-
-    Args:
-        writer: of the receiver.
-        bounds: of the receiver.
-        beside: the other receivers among which a stream's bounds are divided, or were, and how much
-            each may hold.
     """
 
-    def __init__(
-        self, writer: JournalWriter, bounds: Bounds, beside: Mapping[str, Amount] | None = None
-    ) -> None:
+    def __init__(self, writer: JournalWriter, bounds: Bounds) -> None:
         self._writer = writer
         self._stream = writer.stream
         self._bounds = bounds
-        self._beside = dict(beside or {})
-        self._usage = StreamUsage(self._stream, count_records=bounds.max_lag_records is not None)
-        self.shortened = Shortened()
-        """What was deleted so far of the stream's reprocessing period, to store more."""
+        self._scans: dict[WriterId, WriterScan] = {}
+        """The last scan of each epoch: the footer of a block that is still the newest is kept."""
 
     def refresh(self) -> JournalFullError | None:
         """Measure what is held, and let the writer store as much as it may.
@@ -71,55 +54,72 @@ class WriterQuota:
         if not self._bounds.is_set:
             return None
         used = self._writer.usage()  # before the listing: what comes between counts twice
-        own = self._writer.id.receiver
-        held = self._usage.measure({own, *self._beside})
-        beyond = self._beyond(held)
-        limit = self._bounds.amount - beyond
-        before = held[own] - used.published
+        committed = list(consumers(self._stream).values())
+        held = self._measure(committed)
+        limit = self._bounds.amount
+        before = held - used.published
         self._writer.allow(limit - before)
         if used.wanted is None or is_within(used.wanted + before, limit):
             return None
-        lacking = used.wanted + before - limit
-        return None if self._shorten(lacking) else self._full(held[own], beyond)
+        return self._full(held, has_consumers=bool(committed))
 
-    def _beyond(self, held: Mapping[str, Amount]) -> Amount:
-        """Return what receivers beside this one hold beyond their bounds; forget the others."""
-        beyond = {
-            name: (held[name] - bound).at_least(NOTHING) for name, bound in self._beside.items()
-        }
-        self._beside = {name: self._beside[name] for name in beyond if beyond[name] != NOTHING}
-        return sum(beyond.values(), NOTHING)
+    def _measure(self, committed: Collection[Offsets]) -> Amount:
+        """Return what the receiver holds that is not committed, in all of its epochs."""
+        held = NOTHING
+        for writer in self._stream.writers():
+            if writer.receiver != self._writer.id.receiver:
+                continue
+            if committed and floor_of(writer, committed) is None:
+                continue  # finished for all consumers: its folder is not listed
+            found = self._stream.scan_writer(writer, self._scans.get(writer))
+            if found.newest is None:
+                continue
+            self._scans[writer] = found
+            blocks = found.blocks[:-1] if found.newest.sealed else found.blocks
+            held += uncommitted(writer, blocks, found.newest.end_offset, committed)
+        return held
 
-    def _shorten(self, lacking: Amount) -> bool:
-        """Delete what is only retained, if bytes are lacking; return whether there was any."""
-        if lacking.size_bytes <= 0 or lacking.records > 0:
-            return False
-        # More than is lacking now, as this lists all writers.
-        least = max(lacking.size_bytes, self._bounds.amount.size_bytes // _SHORTENED_PART)
-        receivers = {self._writer.id.receiver, *self._beside}
-        shortened = shorten_retention(self._stream, least, receivers)
-        self.shortened += shortened
-        return shortened.size_bytes > 0
-
-    def _full(self, own: Amount, beyond: Amount) -> JournalFullError:
-        bounds, limit = self._bounds, self._bounds.amount - beyond
+    def _full(self, held: Amount, *, has_consumers: bool) -> JournalFullError:
+        bounds = self._bounds
         reached = [
-            f"{held} of {limit} {what}"
-            for what, held, limit, bound in (
-                ("bytes", own.size_bytes, limit.size_bytes, bounds.max_bytes),
-                ("uncommitted records", own.records, limit.records, bounds.max_lag_records),
+            f"{count} of {bound} {what}"
+            for what, count, bound in (
+                ("bytes", held.size_bytes, bounds.max_bytes),
+                ("records", held.records, bounds.max_lag_records),
             )
             if bound is not None
         ]
-        others = f"; {', '.join(sorted(self._beside))} still hold the rest" if self._beside else ""
         return JournalFullError(
-            f"the journal has no room: the receiver holds {' and '.join(reached)}{others}",
+            "the journal has no room: the receiver holds "
+            f"{' and '.join(reached)} that are not committed",
             operation="store",
             path=self._stream.storage.uri(self._stream.name),
             ids={"stream": self._stream.name, "writer": str(self._writer.id)},
             hint="see which consumer is behind with `penstock journal ls`; storing continues when "
             "it has committed"
-            if consumers(self._stream)
+            if has_consumers
             else "no consumer is registered: start a program that reads the stream; storing "
             "continues when it has committed",
         )
+
+
+def uncommitted(
+    writer: WriterId,
+    blocks: Sequence[BlockEntry],
+    end_offset: int,
+    committed: Collection[Offsets],
+) -> Amount:
+    """Return what a writer's blocks hold that some consumer has not committed.
+
+    Args:
+        writer: the writer of the blocks.
+        blocks: all of its blocks that exist, in order, without its seal.
+        end_offset: the end of the last one.
+        committed: the committed offsets of each consumer; without a consumer all blocks count.
+    """
+    floor = floor_of(writer, committed) if committed else 0
+    if floor is None or not blocks:
+        return NOTHING
+    ends = [*(block.start_offset for block in blocks[1:]), end_offset]
+    size = sum(block.size for block, end in zip(blocks, ends, strict=True) if end > floor)
+    return Amount(size, max(0, end_offset - max(floor, blocks[0].start_offset)))

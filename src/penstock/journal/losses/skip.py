@@ -1,51 +1,45 @@
 """Skips unreadable records: the checks before the loss log gets an entry.
 
-Records that can be read, now or later, must not be skipped:
+`penstock journal verify` finds what cannot be read and prints the commands that skip it. Whatever
+the command says, records that can be read, now or later, are refused:
 
-- a block that is sound, or of a newer format, or that cannot be read for another reason than damage
-  (its disk is away, say);
-- what an open writer has not written yet: what lies behind its newest block and beyond all that
+- records of a sound block, of a block of a newer format, and of one that cannot be read for another
+  reason than damage (its disk is away, say);
+- records that an open writer has not written yet: those behind its newest block and behind all that
   consumers were told of. A writer is over when it is sealed, or when a later epoch of its receiver
-  has blocks. Where the newest block of one that is not over is damaged, its end is unknown. Then no
-  process may be writing any more: the end that is chosen here is where the next epoch seals it, and
-  a writer that lived on would publish elsewhere.
+  has blocks.
 
-Whatever else cannot be read is damaged or missing.
+Where the newest block of an open writer is damaged, its end is unknown, and any end is accepted:
+that is where the next epoch seals the writer. A process that still wrote behind that block would
+publish after its own seal. Nothing here can tell whether it runs, on whatever host: stopping it
+first is the operator's part (docs/bad-records.md).
 """
 
 from __future__ import annotations
 
 import itertools
-import json
-import os
-import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
-from penstock.errors import (
-    AlreadyExistsError,
-    ConfigError,
-    DamagedBlockError,
-    NewerBlockError,
-    NotFoundError,
-)
-from penstock.journal.layout import WriterId, claim_path, parse_writer
+from penstock.errors import AlreadyExistsError, ConfigError, DamagedBlockError, NewerBlockError
+from penstock.journal.layout import WriterId, parse_writer
 from penstock.journal.losses.loss_log import (
     Loss,
     create_loss,
     loss_now,
     lost_ranges,
-    skip_commands,
     without_lost,
 )
 from penstock.journal.stream import BlockEntry, JournalStream
-from penstock.journal.verify import check_block, known_end, reached_end
+from penstock.journal.verify import check_block, reached_end
 from penstock.model import OffsetRange
 
 __all__ = ["check_skip", "skip"]
 
 _REASON_CHARS = 1000
+_VERIFY = (
+    "nothing was skipped; `penstock journal verify` prints the commands for what cannot be read"
+)
 
 
 def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
@@ -61,13 +55,11 @@ def check_skip(stream: JournalStream, wanted: OffsetRange) -> bool:
     if not left:
         return False
     if left != [wanted]:
-        raise _refusal(
-            stream, wanted, "some of these records are skipped already", _commands(stream, left)
-        )
+        raise _refusal(stream, wanted, "some of these records are skipped already", _VERIFY)
     blocks = stream.blocks(writer)
     _check_unreadable(stream, writer, blocks, wanted)
     if not any(block.start_offset >= wanted.end_offset for block in blocks):
-        _check_end(stream, writer, blocks, wanted)
+        _check_written(stream, writer, blocks, wanted)
     return True
 
 
@@ -103,9 +95,7 @@ def _writer(stream: JournalStream, wanted: OffsetRange) -> WriterId:
 def _check_unreadable(
     stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> None:
-    """Check that all records within the range are unreadable, and that it ends before a seal."""
-    sound: list[OffsetRange] = []
-    end = wanted.end_offset
+    """Check that no sound block holds any of the records, and that they end before a seal."""
     for block, next_start in _blocks_of(blocks, wanted):
         try:
             footer = check_block(stream, writer, block, next_start)
@@ -113,22 +103,13 @@ def _check_unreadable(
             raise
         except DamagedBlockError:
             continue
-        if footer.sealed:
-            if wanted.start_offset < footer.start_offset:
-                end = footer.start_offset
-            continue
         start = max(wanted.start_offset, footer.start_offset)
-        held = OffsetRange(wanted.partition, start, min(end, max(start, footer.end_offset)))
-        sound += [held] if held.count else []
-    if end < wanted.end_offset:
-        why = f"the writer ended at {end}"
-    elif sound:
-        why = f"records {_listed(sound)} of them are sound"
-    else:
-        return
-    unread = without_lost([replace(wanted, end_offset=end)], {wanted.partition: sound})
-    hint = _commands(stream, unread) or "all of it can be read"
-    raise _refusal(stream, wanted, why, f"nothing was skipped; {hint}")
+        end = min(wanted.end_offset, footer.end_offset)
+        if footer.sealed and wanted.start_offset < footer.start_offset < wanted.end_offset:
+            raise _refusal(stream, wanted, f"the writer ended at {footer.start_offset}", _VERIFY)
+        if start < end:
+            why = f"records [{start}, {end}) of them can be read"
+            raise _refusal(stream, wanted, why, _VERIFY)
 
 
 def _blocks_of(
@@ -142,53 +123,25 @@ def _blocks_of(
             yield block, next_start
 
 
-def _listed(ranges: Iterable[OffsetRange]) -> str:
-    """Return ascending ranges as text, with adjacent ones as one."""
-    joined: list[tuple[int, int]] = []
-    for each in ranges:
-        start = each.start_offset
-        if joined and joined[-1][1] == start:
-            start, _ = joined.pop()
-        joined.append((start, each.end_offset))
-    return ", ".join(f"[{start}, {end})" for start, end in joined)
-
-
-def _check_end(
+def _check_written(
     stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], wanted: OffsetRange
 ) -> None:
-    """Check a range that includes the end of a writer's newest block."""
+    """Check that an open writer has written the records of a range that no later block follows."""
     if _is_over(stream, writer):
         return
-    end = 0
-    if blocks:
-        try:
-            end = stream.footer(writer, blocks[-1].start_offset).end_offset
-        except DamagedBlockError:
-            _check_unknown_end(stream, writer, blocks[-1], wanted)
-            return
+    try:
+        end = stream.footer(writer, blocks[-1].start_offset).end_offset if blocks else 0
+    except DamagedBlockError:
+        return
     # Records that consumers have seen were durable once: they are lost, not unwritten.
     end = max(end, reached_end(stream, writer))
     if wanted.end_offset > end:
-        raise _unwritten(stream, wanted, end)
-
-
-def _check_unknown_end(
-    stream: JournalStream, writer: WriterId, newest: BlockEntry, wanted: OffsetRange
-) -> None:
-    if (pid := _living_owner(stream, writer)) is not None:
         raise _refusal(
             stream,
             wanted,
-            f"the newest block is damaged, and process {pid} may still write behind it",
-            "stop that process; or wait for its next block, which determines the end of this one",
-        )
-    end = known_end(stream, writer, newest.start_offset)
-    if wanted.end_offset < end:
-        raise _refusal(
-            stream,
-            wanted,
-            f"a consumer has already seen records up to {end}",
-            _commands(stream, [OffsetRange(wanted.partition, wanted.start_offset, end)]),
+            f"the writer is open and ends at {end}: what follows is still to be written",
+            "choose a range up to that end, or have the writer sealed, as its receiver does when "
+            "it stops, and when it starts again",
         )
 
 
@@ -199,38 +152,6 @@ def _is_over(stream: JournalStream, writer: WriterId) -> bool:
             return True
     later = (w for w in stream.writers() if w.receiver == writer.receiver and w > writer)
     return any(stream.blocks(each) for each in later)
-
-
-def _living_owner(stream: JournalStream, writer: WriterId) -> int | None:
-    """Return the process that claimed a writer, if it is on this host and alive."""
-    try:
-        claim = json.loads(stream.storage.read(claim_path(stream.name, writer)))
-        host, pid = str(claim["host"]), int(claim["pid"])
-    except (NotFoundError, ValueError, KeyError, TypeError):
-        return None
-    if host != socket.gethostname():
-        return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except PermissionError:
-        pass  # alive, and owned by another user
-    return pid
-
-
-def _unwritten(stream: JournalStream, wanted: OffsetRange, end: int) -> ConfigError:
-    return _refusal(
-        stream,
-        wanted,
-        f"the writer is open and ends at {end}: what follows is still to be written",
-        "choose a range up to that end, or have the writer sealed, as its receiver does when it "
-        "stops, and when it starts again",
-    )
-
-
-def _commands(stream: JournalStream, ranges: list[OffsetRange]) -> str:
-    return skip_commands(stream.storage, stream.name, ranges)
 
 
 def _refusal(stream: JournalStream, wanted: OffsetRange, why: str, hint: str) -> ConfigError:

@@ -2,7 +2,6 @@
 
     consumers/<name>.json            a consumer: its committed offsets, and the blocks it may delete
     consumers/<name>.<run>.claim     claim of a reader that took the consumer over (``claims``)
-    consumers/<name>.expired         mark of a consumer that was expired (``expiry``)
     consumers/<16 hex>.retiring      announcement of a deletion by a process that is not a consumer
 
 Each is replaced as a whole, by one owner. See docs/journal-format.md.
@@ -13,19 +12,16 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import shlex
 import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from penstock.errors import ConsumerExpiredError, LogFormatError, NotFoundError
+from penstock.errors import LogFormatError, NotFoundError
 from penstock.journal.layout import (
-    EXPIRED,
     consumer_path,
     consumers_folder,
-    expiry_path,
     notice_path,
     parse_consumer,
 )
@@ -38,12 +34,10 @@ from penstock.storage import Entry
 __all__ = [
     "ConsumerEntry",
     "Program",
-    "check_not_expired",
     "commit_consumer",
     "consumer_names",
     "consumers",
     "create_consumer",
-    "expired_consumers",
     "held_offsets",
     "publish_notice",
     "read_consumer",
@@ -123,18 +117,6 @@ def consumer_names(stream: JournalStream) -> list[str]:
     return _named([file.name for file in _list(stream)])
 
 
-def expired_consumers(stream: JournalStream) -> list[str]:
-    """Return the consumers that were expired, and not removed since."""
-    names = (file.name for file in _list(stream))
-    return [name.removesuffix(EXPIRED) for name in names if name.endswith(EXPIRED)]
-
-
-def check_not_expired(stream: JournalStream, consumer: str) -> None:
-    """Raise ConsumerExpiredError if the consumer was expired."""
-    if stream.storage.exists(expiry_path(stream.name, consumer)):
-        raise _was_expired(stream, consumer)
-
-
 def consumers(stream: JournalStream) -> dict[str, Offsets]:
     """Return every registered consumer's committed offsets.
 
@@ -152,15 +134,12 @@ def read_consumers(
     ``own`` holds the entries that the caller has written: those files are not read, if they exist.
 
     Raises:
-        ConsumerExpiredError: one of ``own`` was expired.
         ConcurrentDriverError: a later reader has taken one of ``own`` over.
         LogFormatError: a consumer's file is damaged.
     """
     known = own or {}
     files = [file.name for file in _list(stream)]
     for name, entry in known.items():
-        if f"{name}{EXPIRED}" in files:
-            raise _was_expired(stream, name)
         check_last(stream, name, entry.run, files)
     entries = (
         (name, known[name] if name in known else read_consumer(stream, name))
@@ -271,19 +250,6 @@ def retiring_offsets(stream: JournalStream) -> dict[str, int]:
 
 def _named(files: Iterable[str]) -> list[str]:
     return [name for name in map(parse_consumer, files) if name is not None]
-
-
-def _was_expired(stream: JournalStream, consumer: str) -> ConsumerExpiredError:
-    command = f"penstock journal consumers rm {shlex.quote(stream.storage.url)}"
-    return ConsumerExpiredError(
-        f"consumer {consumer!r} was expired, because it had not committed for long: the records "
-        "that it still had to read may be gone",
-        operation="read as consumer",
-        path=stream.storage.uri(expiry_path(stream.name, consumer)),
-        ids={"stream": stream.name, "consumer": consumer},
-        hint=f"the file has the offsets that it had committed. To begin again there, run "
-        f"`{command} {stream.name} {consumer}` and start it: records that are gone are named then",
-    )
 
 
 def _list(stream: JournalStream) -> Sequence[Entry]:

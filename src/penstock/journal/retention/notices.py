@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from penstock.errors import LogFormatError
-from penstock.journal.layout import consumer_path, expiry_path
+from penstock.journal.layout import consumer_path
 from penstock.journal.retention.claims import remove_claims
 from penstock.journal.retention.consumer_files import (
     publish_notice,
@@ -19,11 +19,10 @@ from penstock.model import Offsets
 __all__ = ["remove_consumer", "remove_stale_notices"]
 
 
-def remove_consumer(stream: JournalStream, consumer: str, *, keep_mark: bool = False) -> None:
+def remove_consumer(stream: JournalStream, consumer: str) -> None:
     """Remove a consumer, which must not be running: it holds nothing back any more.
 
-    Blocks that it announced and did not delete stay announced until the next ``retire``. The mark
-    of an expired one is removed with it, unless ``keep_mark``: it may begin again.
+    Blocks that it announced and did not delete stay announced until the next ``retire``.
     """
     with suppress(LogFormatError):  # damaged: its content is unknown
         entry = read_consumer(stream, consumer)
@@ -31,8 +30,6 @@ def remove_consumer(stream: JournalStream, consumer: str, *, keep_mark: bool = F
             publish_notice(stream, entry.retiring)
     stream.storage.delete(consumer_path(stream.name, consumer))
     remove_claims(stream, consumer)
-    if not keep_mark:
-        stream.storage.delete(expiry_path(stream.name, consumer))
 
 
 def remove_stale_notices(stream: JournalStream) -> None:

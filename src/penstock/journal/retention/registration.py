@@ -30,7 +30,6 @@ from penstock.journal.progress import StreamProgress
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     Program,
-    check_not_expired,
     create_consumer,
     read_consumer,
     read_consumers,
@@ -151,12 +150,10 @@ def register_consumer(
     Raises:
         ConfigError: another owner has that name, or it was registered for another kind of records;
             or ``settle`` raises it.
-        ConsumerExpiredError: it was expired.
         LogFormatError: a consumer's file is damaged.
         StorageError: the journal cannot be reached; the call can be repeated.
     """
     stream.storage.sweep(consumers_folder(stream.name))
-    check_not_expired(stream, name)
     program = None if location is None else Program.of_this_process(location)
     before = read_consumer(stream, name)
     entry, is_created = (before, False) if before else _claim(stream, name, owner, program)

@@ -3,8 +3,7 @@
 Invariants:
 
 1. A block is deleted only when every consumer has committed past its end, and none retains it for
-   reprocessing. Retained blocks are deleted early only if the stream's bound leaves no other choice
-   (``shortening``); uncommitted blocks are never deleted.
+   reprocessing.
 2. The newest file of a writer is never deleted: it holds an open writer's end, and a sealed
    writer's fence and position. So a seal outlives any zombie.
 3. Without a registered consumer nothing is retired.

@@ -26,7 +26,6 @@ from penstock.journal.retention.consumer_files import (
     read_consumers,
     swept_epochs,
 )
-from penstock.journal.retention.expiry import AbandonedWarning
 from penstock.journal.retention.recent_ends import RecentEnds
 from penstock.journal.retention.registration import Consumer
 from penstock.journal.retention.retirement import (
@@ -53,7 +52,6 @@ class Retirer:
         self._floors: dict[WriterId, int | None] = {}
         """Writers that may still have blocks to retire, and the offsets up to which that was
         done."""
-        self._warning = AbandonedWarning()
         self._swept: dict[str, int] | None = None
         """The epoch of each receiver before which no blocks are left; None before the first
         commit."""
@@ -77,7 +75,6 @@ class Retirer:
             recent: the ends of its recent batches, if ``retained`` follows from them.
 
         Raises:
-            ConsumerExpiredError: this consumer was expired.
             LogFormatError: a consumer's file is damaged.
             StorageError: a file could not be read, written or deleted; the next call continues.
         """
@@ -100,7 +97,6 @@ class Retirer:
         self._seen = read_consumers(self._stream, {name: entry})
         if name not in self._seen:  # removed by an operator: the next commit registers it again
             return
-        self._warning.check(self._stream, name, self._seen)
         held = held_offsets(self._seen.values())
         delete_blocks(self._stream, doomed, held)
         for writer, floor in floors.items():

@@ -81,7 +81,7 @@ class WriterErrors:
     def journal_full(self, operation: str) -> JournalFullError:
         """Return the error of a store or publish that may not wait for the bounds any longer."""
         return JournalFullError(
-            "the bound on the stream leaves no room, and the receiver has to end",
+            "the receiver has reached its bound on the journal, and has to end",
             operation=operation,
             path=self._stream.storage.uri(self._stream.name),
             ids=self.ids,

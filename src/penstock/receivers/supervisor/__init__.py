@@ -4,7 +4,7 @@ ReceiverSupervisor     the one thread that decides; the host that the receiver's
 ├ HostedReceiver       calls of onStart, onPause, onResume, onStop; they may hang or raise
 ├ Watch                events from outside: commands, the parent process, a later attempt
 ├ Intake               a store's way to the writer: counted, charged to the rate limit
-├ RenewableWriter      the journal writer, replaced when it broke, and its room in the bounds
+├ RenewableWriter      the journal writer, replaced when it broke, and its quota
 └ StatusReport         the status for the driver
 """
 

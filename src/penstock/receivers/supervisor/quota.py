@@ -7,16 +7,14 @@ import time
 
 from penstock.errors import JournalFullError, PenstockError
 from penstock.journal import JournalWriter, WriterQuota
-from penstock.journal.retention.shortening import Shortened
 from penstock.receivers.task import ReceiverTask
 
 __all__ = ["QuotaReport"]
 
 _log = logging.getLogger(__name__)
 _QUIET_S = 60.0
-_SHORTENED_QUIET_S = 600.0
 _FULL_POLLS = 5
-"""What a consumer has just committed is deleted within a few polls."""
+"""A consumer that keeps up commits within a few polls."""
 
 
 class QuotaReport:
@@ -24,12 +22,10 @@ class QuotaReport:
 
     def __init__(self, writer: JournalWriter, task: ReceiverTask) -> None:
         self._writer = writer
-        self._quota = WriterQuota(writer, task.settings.bounds, task.beside)
+        self._quota = WriterQuota(writer, task.settings.bounds)
         self._fails = task.settings.when_full == "fail"
         self._full_polls = 0
         self._told_s = float("-inf")
-        self._told_shortened_s = float("-inf")
-        self._told_shortened = Shortened()
         self.failure: JournalFullError | None = None
         """Why the receiver has to end, when it is to end rather than to wait."""
 
@@ -45,7 +41,6 @@ class QuotaReport:
                 e,
             )
             return
-        self._tell_shortened()
         if full is None:
             self._full_polls = 0
             return
@@ -57,24 +52,6 @@ class QuotaReport:
             self._writer.set_blocking(False)
         else:
             self._tell("The source waits: %s", full)
-
-    def _tell_shortened(self) -> None:
-        new = self._quota.shortened.records > self._told_shortened.records
-        if not new or time.monotonic() - self._told_shortened_s < _SHORTENED_QUIET_S:
-            return
-        now, before = self._quota.shortened, self._told_shortened
-        self._told_shortened_s, self._told_shortened = time.monotonic(), now
-        _log.warning(
-            "The reprocessing period of stream %s is shortened: receiver %s has reached its bound "
-            "in bytes, and %d records (%d bytes) that all consumers have committed, and "
-            "that a checkpoint location still retained, were deleted. The batches that took them "
-            "cannot be processed again. To keep them, raise the bound, or retain fewer batches "
-            "(spark.sql.streaming.minBatchesToRetain)",
-            self._writer.stream.name,
-            self._writer.id.receiver,
-            now.records - before.records,
-            now.size_bytes - before.size_bytes,
-        )
 
     def _tell(self, message: str, error: PenstockError) -> None:
         if time.monotonic() - self._told_s > _QUIET_S:

@@ -113,7 +113,7 @@ class JournalInputDStream(InputDStream):
             parser: a function of a record that returns a value, or raises when the record is bad.
             bad_records: the handling of a bad record. ``"fail"``: the batch fails and names it.
                 ``"drop"``: it is left out, and counted in a warning for each batch.
-                ``"dead_letter"``: it is kept in stream ``<name>-dead`` of the journal, from where
+                ``"dead_letter"``: it is kept in folder ``<name>-dead`` of the journal, from where
                 ``penstock journal replay`` feeds it back.
 
         Raises:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark import RDD
@@ -15,18 +15,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.bounded_call import returns_in_time
 from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
-from penstock.journal import JournalStream
-from penstock.journal.bad_records.dead_letters import (
-    DEAD_LETTER_FORMAT,
-    collect_letters,
-    dead_letter_stream,
-)
 from penstock.journal.spark import arrow_dataframe
 from penstock.kafka import COLUMNS, ClientConf, KafkaRange
 from penstock.kafka.advance import OnDataLoss
 from penstock.kafka.decoding import CELL, Decoding, OnRefusedRecords, fail
 from penstock.kafka.group import END_S, Group
-from penstock.kafka.losses import loss_partition
 from penstock.kafka.offsets import (
     TOPIC_NAME,
     at_given,
@@ -216,32 +209,23 @@ class KafkaInputDStream(InputDStream):
             self._group.commit(self._done)
 
     def initialize(self, zero_ms: int) -> None:
-        """Begin; see BaseDStream. Also makes the stream of dead letters, if there shall be any.
+        """Begin; see BaseDStream.
 
         Raises:
-            ConfigError: a stream of other records has the name of the dead letters' one.
+            ConfigError: a stream has the name of the folder of dead letters.
         """
         super().initialize(zero_ms)
-        dead = None
-        if self._refused.bad_records == "dead_letter":
-            name = dead_letter_stream(self.name)
-            dead = JournalStream.create(self._opened.journal, name, DEAD_LETTER_FORMAT)
-        self._refused.begin(self.ssc.sparkContext, dead)
+        self._refused.begin(self.ssc.sparkContext, self._opened.journal)
 
     def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
-        """See BaseDStream. Also moves dead letters into their stream and logs refused records."""
+        """See BaseDStream. Also logs refused records."""
         super().clear_metadata(ended_ms, needed_after_ms)
-        self._refused.end_batch(ended_ms, self._collect)
-
-    def _collect(self, dead: JournalStream) -> int:
-        oldest = from_json(self._opened.oldest_start())
-        by_partition = {loss_partition(name): offset for name, offset in oldest.items()}
-        return collect_letters(dead, by_partition.get)
+        self._refused.end_batch(ended_ms)
 
     def _decoding(self) -> Decoding:
         on_refused: OnRefusedRecords = fail
         if (handle := self._refused.on_refused(self._opened.location_id)) is not None:
-            on_refused = partial(handle, cast("Any", self._refused.dead))
+            on_refused = partial(handle, None)
         return Decoding(*self._decoders, on_refused)
 
     def close(self) -> None:

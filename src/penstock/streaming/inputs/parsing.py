@@ -7,13 +7,11 @@ for users, penstock.journal.bad_records.parsing does it in the tasks.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark import RDD
 
 from penstock.errors import ConfigError
-from penstock.journal.bad_records.dead_letters import collect, create_dead_letters
 from penstock.journal.bad_records.parsing import Fail, ParseRecords, parse_tasks
 from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 from penstock.streaming.operations.dstream import DStream
@@ -60,15 +58,13 @@ class ParsedDStream(DStream):
         return (self._source,)
 
     def initialize(self, zero_ms: int) -> None:
-        """Begin; see BaseDStream. Also makes the stream of dead letters, if there shall be any.
+        """Begin; see BaseDStream.
 
         Raises:
-            ConfigError: a stream of other records has the name of the dead letters' one.
+            ConfigError: a stream has the name of the folder of dead letters.
         """
         super().initialize(zero_ms)
-        has_dead = self._refused.bad_records == "dead_letter"
-        dead = create_dead_letters(self._source.journal) if has_dead else None
-        self._refused.begin(self.ssc.sparkContext, dead)
+        self._refused.begin(self.ssc.sparkContext, self._source.journal.storage)
 
     def compute(self, time_ms: int) -> RDD[Any] | None:
         """Return the values of a batch's records, parsed when the tasks run."""
@@ -82,6 +78,6 @@ class ParsedDStream(DStream):
         return sc.parallelize(tasks, len(tasks)).mapPartitions(run)
 
     def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
-        """See BaseDStream. Also moves dead letters into their stream and logs refused records."""
+        """See BaseDStream. Also logs refused records."""
         super().clear_metadata(ended_ms, needed_after_ms)
-        self._refused.end_batch(ended_ms, partial(collect, self._source.journal))
+        self._refused.end_batch(ended_ms)

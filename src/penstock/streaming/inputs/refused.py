@@ -1,19 +1,18 @@
-"""The driver's side of ``bad_records``: what tasks refused is counted, logged, and collected."""
+"""The driver's side of ``bad_records``: what tasks refused is counted and logged."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any, Literal, cast, get_args
 
 from pyspark import Accumulator, SparkContext
 
 from penstock.clock import iso_time
-from penstock.errors import ConfigError, PenstockError
-from penstock.journal import JournalStream
-from penstock.journal.bad_records.dead_letters import dead_letter_stream
+from penstock.errors import ConfigError
+from penstock.journal.bad_records.dead_letters import DeadLetterFolder, folder_name
 from penstock.journal.bad_records.parsing import AddRefusals, DeadLetters, Drop, Refusals
 from penstock.model import OffsetRange
+from penstock.storage import Storage
 
 __all__ = ["BadRecords", "RefusedRecords"]
 
@@ -46,15 +45,20 @@ class RefusedRecords:
                 hint=f"use one of {', '.join(choices)}",
             )
         if bad_records == "dead_letter":
-            dead_letter_stream(stream)
+            folder_name(stream)
         self.bad_records = bad_records
         self._stream = stream
-        self._dead: JournalStream | None = None
+        self._dead: DeadLetterFolder | None = None
         self._tally: Accumulator[dict[OffsetRange, Refusals]] | None = None
 
-    def begin(self, sc: SparkContext, dead: JournalStream | None) -> None:
-        """Begin a run; ``dead`` is the stream of dead letters, if there shall be any."""
-        self._dead = dead
+    def begin(self, sc: SparkContext, journal: Storage) -> None:
+        """Begin a run.
+
+        Raises:
+            ConfigError: a stream of the journal has the name of the folder of dead letters.
+        """
+        if self.bad_records == "dead_letter":
+            self._dead = DeadLetterFolder.create(journal, self._stream)
         self._tally = sc.accumulator({}, cast("Any", AddRefusals()))
 
     def on_refused(self, program: str) -> Drop | DeadLetters | None:
@@ -67,19 +71,8 @@ class RefusedRecords:
             return Drop(self._tally)
         return None if self._dead is None else DeadLetters(self._dead, self._tally, program)
 
-    @property
-    def dead(self) -> JournalStream | None:
-        """The stream of dead letters, if there is one."""
-        return self._dead
-
-    def end_batch(self, committed_ms: int, collect: Callable[[JournalStream], int]) -> None:
-        """Collect dead letters, and log what was refused since the last call."""
-        if self._dead is not None:
-            try:
-                collect(self._dead)
-            except PenstockError:
-                # They are durable in staged files already: the next batch retries.
-                _log.warning("Dead letters of stream %s wait", self._stream, exc_info=True)
+    def end_batch(self, committed_ms: int) -> None:
+        """Log what was refused since the last call."""
         if self._tally is None or not (found := self._tally.value):
             return
         # Tasks of later batches may add to it meanwhile.
@@ -90,7 +83,7 @@ class RefusedRecords:
             iso_time(committed_ms),
             sum(refusal.count for refusal in refusals),
             self._stream,
-            "dropped" if self._dead is None else f"kept in stream {self._dead.name}",
+            "dropped" if self._dead is None else f"kept in {self._dead.name}",
             refusals[0].first,
         )
 

@@ -38,7 +38,6 @@ from penstock.journal.retention.claims import claim, claim_order, superseded
 from penstock.journal.retention.consumer_files import (
     ConsumerEntry,
     Program,
-    check_not_expired,
     read_consumer,
     write_consumer,
 )
@@ -210,7 +209,6 @@ class JournalPlanner(StreamPlanner):
     def _entry(self) -> ConsumerEntry:
         entry = read_consumer(self._stream, self._name)
         if entry is None:
-            check_not_expired(self._stream, self._name)
             raise ConfigError(
                 f"consumer {self._name!r} was removed while this query runs",
                 operation="read consumer",

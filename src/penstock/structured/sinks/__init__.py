@@ -7,20 +7,19 @@
 ``files``      what the tasks of a batch wrote, as they report it
 ``parquet``    Parquet files
 ``staging``    the protocol of tables                            without Spark
-``sqlite``, ``postgres``                                         without Spark
-``tables``     tables of these two
+``postgres``   a database, by that protocol                      without Spark
+``tables``     tables of PostgreSQL
 
 ``penstock.kafka.spark.write`` is the sink of Kafka.
 """
 
 from penstock.structured.sinks.batch import query_batch
 from penstock.structured.sinks.parquet import ParquetSink, published_files, read_parquet
-from penstock.structured.sinks.tables import PostgresSink, SqliteSink
+from penstock.structured.sinks.tables import PostgresSink
 
 __all__ = [
     "ParquetSink",
     "PostgresSink",
-    "SqliteSink",
     "published_files",
     "query_batch",
     "read_parquet",

@@ -12,15 +12,13 @@ import pyarrow as pa
 from psycopg import errors
 from pyarrow import csv
 
-from penstock.errors import SinkError
+from penstock.errors import ConfigError, SinkError
 from penstock.structured.sinks.staging import (
     MARK,
     TOKENS,
     Newest,
     Stage,
     Target,
-    in_utc,
-    no_table,
     quoted,
 )
 from penstock.structured.sinks.values import BadValueError
@@ -47,7 +45,12 @@ class Postgres:
                 (".".join(map(quoted, table.split("."))),),
             ).fetchone()
         if found is None:
-            raise no_table(table)
+            raise ConfigError(
+                f"there is no table {table}",
+                operation="write batch",
+                ids={"table": table},
+                hint="create it, with the columns of the DataFrame",
+            )
         return Target(found[0], found[1], application)
 
     def newest(self, target: Target) -> Newest:
@@ -215,8 +218,10 @@ def _as_csv(batch: pa.RecordBatch, mark: str) -> memoryview:
 
 def _as_text(column: pa.Array) -> pa.Array:
     """Return bytes as PostgreSQL writes them, instants in UTC, and other columns as they are."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("us"))
     if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
-        return in_utc(column)
+        return column
     return pa.array(
         [None if value is None else f"\\x{value.hex()}" for value in column.to_pylist()],
         pa.string(),

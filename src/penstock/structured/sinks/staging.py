@@ -43,8 +43,6 @@ __all__ = [
     "Stage",
     "Target",
     "begin",
-    "in_utc",
-    "no_table",
     "publish",
     "quoted",
 ]
@@ -63,9 +61,8 @@ class Target:
     The names are the database's own: one table has one target, however a program spells it.
     """
 
-    schema: str | None
-    """The table's schema, which also has the table of tokens and the staging tables; None where a
-    database has no schemas."""
+    schema: str
+    """The table's schema, which also has the table of tokens and the staging tables."""
     name: str
     application: str
     """Of the output: the same in each run, and no other output's."""
@@ -73,7 +70,7 @@ class Target:
     @property
     def table(self) -> str:
         """The table's name, by which its tokens are known."""
-        return self.name if self.schema is None else f"{self.schema}.{self.name}"
+        return f"{self.schema}.{self.name}"
 
     @property
     def quoted(self) -> str:
@@ -82,7 +79,7 @@ class Target:
 
     def beside(self, name: str) -> str:
         """Return the name of a table in this one's schema, for a statement."""
-        return ".".join(quoted(each) for each in (self.schema, name) if each is not None)
+        return f"{quoted(self.schema)}.{quoted(name)}"
 
     @property
     def stage_prefix(self) -> str:
@@ -214,24 +211,9 @@ def publish(database: Database, stage: Stage, loaded: Sequence[Loaded]) -> None:
         )
 
 
-def no_table(table: str, **where: str) -> ConfigError:
-    """Return the error about a table that does not exist."""
-    return ConfigError(
-        f"there is no table {table}",
-        operation="write batch",
-        ids={"table": table, **where},
-        hint="create it, with the columns of the DataFrame",
-    )
-
-
 def quoted(name: str) -> str:
     """Return a name, of whatever it is, for a statement."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def in_utc(column: pa.Array) -> pa.Array:
-    """Return instants as times in UTC without a zone, and other columns as they are."""
-    return column.cast(pa.timestamp("us")) if pa.types.is_timestamp(column.type) else column
 
 
 def _batch_of(stage: str) -> int:

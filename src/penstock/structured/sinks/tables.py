@@ -1,13 +1,12 @@
-"""Batches to a table of PostgreSQL or SQLite; ``staging`` has the protocol and its invariants."""
+"""Batches to a table of PostgreSQL; ``staging`` has the protocol and its invariants."""
 
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -19,11 +18,10 @@ from penstock.errors import ConfigError, SinkError
 from penstock.exactly_once import begin_write
 from penstock.model import OutputBatch
 from penstock.structured.sinks.batch import query_batch
-from penstock.structured.sinks.sqlite import Sqlite
 from penstock.structured.sinks.staging import Database, Loaded, Stage, begin, publish
-from penstock.structured.sinks.values import BadValueError, Fitting, Limits, check_names
+from penstock.structured.sinks.values import BadValueError, Fitting, check_names
 
-__all__ = ["PostgresSink", "SqliteSink"]
+__all__ = ["PostgresSink"]
 
 _LOADED = "mark string, records long, bad long, text string, hint string"
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
@@ -41,15 +39,41 @@ _JSON = {
 _log = logging.getLogger(__name__)
 
 
-class _TableSink:
-    """Writes batches to a table, each once: a function for ``foreachBatch``."""
+class PostgresSink:
+    """Writes batches to a table of PostgreSQL, each once: a function for ``foreachBatch``.
 
-    _limits: Limits
-    _tells_case: bool
+    Args:
+        url: of the database, for libpq: ``postgresql://etl@host/shop?passfile=/run/secrets/pg``.
+            A password in it travels to executors with each batch, and the sink does not pickle.
+        table: an existing table, ``orders`` or ``shop.orders``; others are created in its schema.
 
-    def __init__(self, database: Database, where: str, table: str) -> None:
-        self._database = database
-        self._where = where
+    Raises:
+        ConfigError: psycopg is not installed, or the URL is not one.
+    """
+
+    def __init__(self, url: str, table: str) -> None:
+        try:
+            from psycopg.conninfo import conninfo_to_dict
+
+            from penstock.structured.sinks.postgres import Postgres
+        except ImportError as error:
+            raise ConfigError(
+                "PostgresSink needs psycopg",
+                operation="write batch",
+                hint="pip install 'penstock-spark[postgres]', also where the executors run",
+            ) from error
+        try:
+            parts = conninfo_to_dict(url)
+        except Exception:
+            # What the client says may quote the URL, and with it a password.
+            raise ConfigError(
+                "the URL of PostgreSQL cannot be parsed",
+                operation="write batch",
+                hint="postgresql://user@host/database?passfile=/run/secrets/pgpass",
+            ) from None
+        self._has_password = "password" in parts
+        self._where = " ".join(str(parts.get(name)) for name in ("host", "port", "dbname"))
+        self._database: Database = Postgres(url)
         self._table = table
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -74,98 +98,26 @@ class _TableSink:
         """
         where = f"{self._where} {self._table}"
         begin_write(output, where)
-        check_names(df.columns, tells_case=self._tells_case)
+        check_names(df.columns, tells_case=True)
         rows = _columns(df)
         stage = begin(self._database, self._table, output, df.columns)
         if stage is None:
             _log.info("Batch %d is written already", output.batch_id)
             return
         nested = [n for n, each in enumerate(df.schema) if isinstance(each.dataType, _NESTED)]
-        fitting = Fitting(self._limits, df.columns, nested, replaces=_replaces_bad_values(df))
+        fitting = Fitting(df.columns, nested, replaces=_replaces_bad_values(df))
         tasks = rows.mapInArrow(_Load(self._database, stage, fitting), _LOADED).collect()
         _tell_bad_values(output, where, tasks)
         publish(self._database, stage, [Loaded(task.mark, task.records) for task in tasks])
 
-
-class SqliteSink(_TableSink):
-    """Writes batches to a table of an SQLite file, each once: a function for ``foreachBatch``.
-
-    Executors write to the file, one at a time: they run on this machine.
-
-    Args:
-        path: an existing file.
-        table: an existing table.
-
-    Raises:
-        ConfigError: there is no such file.
-    """
-
-    _limits = Limits(years=(1, 9999), has_nul=True, has_nan=False)
-    _tells_case = False
-
-    def __init__(self, path: str | os.PathLike[str], table: str) -> None:
-        path = os.path.realpath(path)
-        if not os.path.isfile(path):
-            raise ConfigError(
-                "there is no such file",
-                operation="write batch",
-                path=path,
-                hint=f"create the database first, with the table {table}",
-            )
-        super().__init__(Sqlite(path), path, table)
-
-
-class PostgresSink(_TableSink):
-    """Writes batches to a table of PostgreSQL, each once: a function for ``foreachBatch``.
-
-    Args:
-        url: of the database, for libpq: ``postgresql://etl@host/shop?passfile=/run/secrets/pg``.
-            A password in it travels to executors with each batch, and the sink does not pickle.
-        table: an existing table, ``orders`` or ``shop.orders``; others are created in its schema.
-
-    Raises:
-        ConfigError: psycopg is not installed, or the URL is not one.
-    """
-
-    _limits = Limits(years=(1, 32_767), has_nul=False, has_nan=True)
-    _tells_case = True
-
-    def __init__(self, url: str, table: str) -> None:
-        try:
-            from psycopg.conninfo import conninfo_to_dict
-
-            from penstock.structured.sinks.postgres import Postgres
-        except ImportError as error:
-            raise ConfigError(
-                "PostgresSink needs psycopg",
-                operation="write batch",
-                hint="pip install 'penstock-spark[postgres]', also where the executors run",
-            ) from error
-        try:
-            parts = conninfo_to_dict(url)
-        except Exception:
-            # What the client says may quote the URL, and with it a password.
-            raise ConfigError(
-                "the URL of PostgreSQL cannot be parsed",
-                operation="write batch",
-                hint="postgresql://user@host/database?passfile=/run/secrets/pgpass",
-            ) from None
-        self._has_password = "password" in parts
-        where = " ".join(str(parts.get(name)) for name in ("host", "port", "dbname"))
-        super().__init__(Postgres(url), where, table)
-
     def __getstate__(self) -> dict[str, Any]:
         if self._has_password:
-            _refuse_to_pickle()
+            raise ConfigError(
+                "the URL of a PostgresSink has a password, which no checkpoint may hold",
+                operation="pickle sink",
+                hint="name a file that has it instead, on each host: ?passfile=/run/secrets/pgpass",
+            )
         return self.__dict__
-
-
-def _refuse_to_pickle() -> NoReturn:
-    raise ConfigError(
-        "the URL of a PostgresSink has a password, which no checkpoint may hold",
-        operation="pickle sink",
-        hint="name a file that has it instead, on each host: ?passfile=/run/secrets/pgpass",
-    )
 
 
 class _Load:

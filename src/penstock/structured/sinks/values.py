@@ -1,8 +1,7 @@
-"""Values that a database cannot hold: the batch fails and names one, or they are replaced. Pure.
+"""Values that PostgreSQL cannot hold: the batch fails and names one, or they are replaced. Pure.
 
     text that is not UTF-8, or has U+0000     U+FFFD for each such byte or character
-    a date or time outside of the years       null
-    NaN                                       null
+    a date or time outside of its years       null
 
 ``spark.penstock.sinks.badValues`` decides. What a column of the user's table cannot hold (too long
 a text, a number out of its range) is not replaced: the database says so, and the batch fails.
@@ -12,15 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.errors import ConfigError
 
-__all__ = ["BadValueError", "Fitting", "Limits", "check_names"]
+__all__ = ["BadValueError", "Fitting", "check_names"]
 
+_YEARS = (1, 32_767)
+"""The first and the last year of dates and times that Spark has and PostgreSQL takes."""
 _DAY_US = 86_400_000_000
 _ESCAPE = re.compile(r"\\(u0000|.)")
 _MOST = 60
@@ -39,17 +39,6 @@ class BadValueError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a database holds."""
-
-    years: tuple[int, int]
-    """The first and the last year of dates and times."""
-    has_nul: bool
-    """Whether U+0000 may be in a text."""
-    has_nan: bool
-
-
 _Found = tuple[pa.Array, pa.Array, str]
 """Which values of a column are bad, the column with others in their place, and what they are."""
 
@@ -58,7 +47,6 @@ class Fitting:
     """Makes rows fit, for one task: called with each batch of rows.
 
     Args:
-        limits: of the database.
         names: of the columns.
         nested: the positions of those that have JSON.
         replaces: whether a bad value is replaced.
@@ -67,10 +55,7 @@ class Fitting:
         BadValueError: when called, a value is bad, and is not to be replaced.
     """
 
-    def __init__(
-        self, limits: Limits, names: Sequence[str], nested: Sequence[int], *, replaces: bool
-    ) -> None:
-        self._limits = limits
+    def __init__(self, names: Sequence[str], nested: Sequence[int], *, replaces: bool) -> None:
         self._names = names
         self._nested = nested
         self._replaces = replaces
@@ -92,21 +77,9 @@ class Fitting:
 
     def _checks(self, position: int, kind: pa.DataType) -> list[Callable[[pa.Array], _Found]]:
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            nul = [] if self._limits.has_nul else [_nul]
-            return [_not_utf8, *nul, *([_nul_in_json] if nul and position in self._nested else [])]
-        if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
-            return [self._out_of_years]
-        return [_nan] if pa.types.is_floating(kind) and not self._limits.has_nan else []
-
-    def _out_of_years(self, column: pa.Array) -> _Found:
-        first, last = self._limits.years
-        is_time = pa.types.is_timestamp(column.type)
-        plain = column.cast(pa.timestamp("us") if is_time else pa.int32())
-        number, unit = (plain.cast(pa.int64()), _DAY_US) if is_time else (plain, 1)
-        begin, end = _days_before(first) * unit, _days_before(last + 1) * unit
-        bad = pc.fill_null(pc.or_(pc.less(number, begin), pc.greater_equal(number, end)), False)
-        null = pa.scalar(None, column.type)
-        return bad, pc.if_else(bad, null, column), f"outside of the years {first} to {last}"
+            return [_not_utf8, _nul, *([_nul_in_json] if position in self._nested else [])]
+        is_time = pa.types.is_date32(kind) or pa.types.is_timestamp(kind)
+        return [_out_of_years] if is_time else []
 
     def _note(self, rows: pa.RecordBatch, position: int, row: int, count: int, what: str) -> None:
         text = (
@@ -152,6 +125,17 @@ def check_names(names: Iterable[str], *, tells_case: bool) -> None:
         seen[key] = name
 
 
+def _out_of_years(column: pa.Array) -> _Found:
+    first, last = _YEARS
+    is_time = pa.types.is_timestamp(column.type)
+    plain = column.cast(pa.timestamp("us") if is_time else pa.int32())
+    number, unit = (plain.cast(pa.int64()), _DAY_US) if is_time else (plain, 1)
+    begin, end = _days_before(first) * unit, _days_before(last + 1) * unit
+    bad = pc.fill_null(pc.or_(pc.less(number, begin), pc.greater_equal(number, end)), False)
+    null = pa.scalar(None, column.type)
+    return bad, pc.if_else(bad, null, column), f"outside of the years {first} to {last}"
+
+
 def _days_before(year: int) -> int:
     """Return the days from 1970 to the beginning of a year, in the calendar of Spark."""
     past = year - 1
@@ -187,11 +171,6 @@ def _nul_in_json(column: pa.Array) -> _Found:
 
 def _without_nul(escape: re.Match[str]) -> str:
     return "\\ufffd" if escape[1] == "u0000" else escape[0]
-
-
-def _nan(column: pa.Array) -> _Found:
-    bad = pc.fill_null(pc.is_nan(column), False)
-    return bad, pc.if_else(bad, pa.scalar(None, column.type), column), "which is no number"
 
 
 def _shown(column: pa.Array, row: int) -> str:

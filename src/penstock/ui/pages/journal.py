@@ -43,7 +43,7 @@ _CONSUMERS = (
     "Program's location",
 )
 _LOSSES = ("When", "Writer", "Offsets", "Records", "Reason", "Who")
-_LETTERS = ("When", "Writer", "Offset", "Error", "Record", "Attempts")
+_LETTERS = ("When", "Writer", "Offset", "Error", "Record")
 _WRITERS = ("Writer", "State", "Blocks", "Size", "From offset", "To offset", "Records", "Lost")
 _WRITER_STATES: dict[str, State] = {"open": "ok", "sealed": "stopped", "damaged": "error"}
 
@@ -51,13 +51,14 @@ Letters = Mapping[str, Sequence[DeadLetterStatus]]
 
 
 def journal_page(index: int, status: LocationStatus, letters: Letters) -> Html:
-    """Return the page; ``letters`` are the newest dead letters by their own stream's name."""
-    dead = {each.dead_letters_of: each for each in status.streams if each.dead_letters_of}
-    own = [each for each in status.streams if each.dead_letters_of is None]
-    parts: list[Child] = []
-    for stream in own:
-        refused = dead.get(stream.name)
-        parts.append(_stream(status, stream, refused, letters))
+    """Return the page; ``letters`` has the newest dead letters of each stream or Kafka input."""
+    parts: list[Child] = [_stream(status, stream, letters) for stream in status.streams]
+    names = {each.name for each in status.streams}
+    parts += [
+        section(f"Input {name}", _dead_letters(name, letters), id_=name)
+        for name, count in status.dead_letters.items()
+        if count and name not in names
+    ]
     if status.losses:
         parts.append(section("Lost before they were read", _losses("Losses", status.losses)))
     return content(
@@ -67,18 +68,17 @@ def journal_page(index: int, status: LocationStatus, letters: Letters) -> Html:
     )
 
 
-def _stream(
-    status: LocationStatus, stream: StreamStatus, refused: StreamStatus | None, letters: Letters
-) -> Html:
+def _stream(status: LocationStatus, stream: StreamStatus, letters: Letters) -> Html:
     now_ms = status.read_ms
-    waiting = 0 if refused is None else refused.records
+    waiting = status.dead_letters.get(stream.name, 0)
     return section(
         f"Stream {stream.name}",
         tiles(
             ("In, records/s", words.rate(stream.rate), ""),
             ("Records held", words.count(stream.records), ""),
             ("Blocks", words.count(stream.blocks), ""),
-            ("Size", _size(stream), ""),
+            ("Size", words.size(stream.size_bytes), ""),
+            ("Not committed", _uncommitted(stream), ""),
             ("Oldest block", words.age(stream.oldest_ms, now_ms), ""),
             ("Newest block", words.age(stream.newest_ms, now_ms), ""),
             ("Lag allowed", words.count(stream.max_lag_records), ""),
@@ -95,7 +95,7 @@ def _stream(
         [h("h3", "Loss log"), _losses(f"Losses of {stream.name}", stream.losses)]
         if stream.losses
         else None,
-        _dead_letters(stream, refused, letters),
+        _dead_letters(stream.name, letters) if waiting else None,
         h(
             "details",
             h("summary", f"Writers ({len(stream.writers)}) and schema"),
@@ -111,8 +111,8 @@ def _stream(
     )
 
 
-def _size(stream: StreamStatus) -> str:
-    held = words.size(stream.size_bytes)
+def _uncommitted(stream: StreamStatus) -> str:
+    held = words.size(stream.uncommitted_bytes)
     return held if stream.max_bytes is None else f"{held} of {words.size(stream.max_bytes)}"
 
 
@@ -151,29 +151,24 @@ def _losses(label: str, losses: Sequence[LossStatus]) -> Html:
     return table(label, _LOSSES, rows)
 
 
-def _dead_letters(
-    stream: StreamStatus, refused: StreamStatus | None, letters: Letters
-) -> list[Child] | None:
-    if refused is None:
-        return None
+def _dead_letters(source: str, letters: Letters) -> list[Child]:
     rows = [
         (
-            f"{each.writer} {each.offset} {each.attempts}",
+            f"{each.writer} {each.offset} {each.time_ms}",
             (
                 cell(words.day_and_clock(each.time_ms), "time"),
                 cell(code(each.writer)),
                 number(words.count(each.offset)),
                 cell(f"{each.error_type}: {each.error}", "error-text"),
                 cell(code(each.text), "record"),
-                number(words.count(each.attempts)),
             ),
         )
-        for each in letters.get(refused.name, ())
+        for each in letters.get(source, ())
     ]
     title = h("h3", "Dead letters", h("small", f"the newest {len(rows)}") if rows else None)
     return [
         title,
-        table(f"Dead letters of {stream.name}", _LETTERS, rows, none="None: no record waits."),
+        table(f"Dead letters of {source}", _LETTERS, rows),
     ]
 
 

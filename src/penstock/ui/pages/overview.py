@@ -162,15 +162,9 @@ def _last_error(status: LocationStatus) -> str:
 def _streams(
     found: Sequence[tuple[int, LocationStatus, StreamStatus]],
 ) -> Iterator[tuple[str, Sequence[Cell]]]:
-    letters = {
-        (index, stream.dead_letters_of): stream.records
-        for index, _, stream in found
-        if stream.dead_letters_of is not None
-    }
     for index, status, stream in found:
-        if stream.dead_letters_of is None:
-            cells = _stream(index, status, stream, letters.get((index, stream.name), 0))
-            yield f"{index} {stream.name}", cells
+        cells = _stream(index, status, stream, status.dead_letters.get(stream.name, 0))
+        yield f"{index} {stream.name}", cells
 
 
 def _stream(
