@@ -35,12 +35,8 @@ READING = {
     "top": ["{}", "--once"],
 }
 WRITING = {
-    "checkpoint adopt",
     "checkpoint promote",
-    "checkpoint export",
     "checkpoint fork",
-    "checkpoint import",
-    "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",
     "journal consumers expire",

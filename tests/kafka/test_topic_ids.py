@@ -156,29 +156,19 @@ BATCHES = [
     (f"kafka reset batched --apply (brokers) --shift-by -1 --topic {B}:0", None, REFUSED),
 ]
 PROGRAMS = [
-    ("checkpoint adopt new --name clicks --apply --from batched", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from program", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from query", "new", CARRIED),
-    ("checkpoint adopt new --name clicks --apply --from batched (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from program (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --name clicks --apply --from query (brokers)", "new", REFUSED),
-    ("checkpoint adopt new --as spark --apply --from batched (brokers)", "new", REFUSED),
-    ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
-    ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
-    (f"checkpoint rewind program --apply --stopped --to-offsets {BACK}", "program", CARRIED),
+    ("checkpoint rewind program --apply --to-batch 0", "program", CARRIED),
+    ("checkpoint rewind program --apply --to-batch 0 (brokers)", "program", REFUSED),
+    (f"checkpoint rewind program --apply --to-offsets {BACK}", "program", CARRIED),
     (f"checkpoint rewind program --apply --to-offsets {BACK} (brokers)", "program", REFUSED),
-    (f"checkpoint rewind query --apply --stopped --to-offsets {BACK}", "query", CARRIED),
+    (f"checkpoint rewind query --apply --to-offsets {BACK}", "query", CARRIED),
     (f"checkpoint rewind query --apply --to-offsets {BACK} (brokers)", "query", REFUSED),
-    ("checkpoint repair program --apply --stopped", "program", CARRIED),
-    ("kafka reset program --apply --stopped (brokers) --to-earliest", "program", REFUSED),
-    ("checkpoint rewind query --apply --stopped --to-batch 0", "query", CARRIED),
-    ("checkpoint rewind query --apply --stopped --to-batch 0 (brokers)", "query", REFUSED),
-    ("checkpoint promote query 0 --apply --stopped", "query", CARRIED),
-    ("checkpoint promote query 0 --apply --stopped (brokers)", "query", REFUSED),
-    ("kafka reset query --apply --stopped (brokers) --to-earliest", "query", REFUSED),
+    ("kafka reset program --apply (brokers) --to-earliest", "program", REFUSED),
+    ("checkpoint rewind query --apply --to-batch 0", "query", CARRIED),
+    ("checkpoint rewind query --apply --to-batch 0 (brokers)", "query", REFUSED),
+    ("checkpoint promote query 0 --apply", "query", CARRIED),
+    ("checkpoint promote query 0 --apply (brokers)", "query", REFUSED),
+    ("kafka reset query --apply (brokers) --to-earliest", "query", REFUSED),
     ("checkpoint fork query new --apply", "new", CARRIED),
-    ("checkpoint export query file; checkpoint import file new --apply", "new", CARRIED),
-    ("checkpoint export program file; checkpoint import file new --apply", "new", CARRIED),
 ]
 RECEIVERS = [
     (f"kafka reset receivers --apply (brokers) --shift-by -1 --topic {B}:0", REFUSED),
@@ -189,15 +179,14 @@ RECEIVERS = [
 
 
 def run(site: Site, line: str, *more: str) -> None:
-    places = {"batched", "program", "query", "new", "file", "receivers"}
-    for command in line.split(";"):
-        words = []
-        for word in command.split():
-            if word == BROKERS:
-                words += ["--brokers", site.broker.address]
-            else:
-                words.append(str(site.folder / word) if word in places else word)
-        PENSTOCK.succeed(*words, *more)
+    places = {"batched", "program", "query", "new", "receivers"}
+    words = []
+    for word in line.split():
+        if word == BROKERS:
+            words += ["--brokers", site.broker.address]
+        else:
+            words.append(str(site.folder / word) if word in places else word)
+    PENSTOCK.succeed(*words, *more)
 
 
 def check(

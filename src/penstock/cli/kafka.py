@@ -18,7 +18,6 @@ from penstock.cli.options import (
     BrokersOption,
     JsonOption,
     PlanJsonOption,
-    StoppedOption,
     TopicsOption,
 )
 from penstock.cli.output import print_json, print_line
@@ -150,7 +149,6 @@ def reset(
     brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: ApplyOption = False,
-    stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Move a query, program or receiver to other offsets."""
@@ -195,7 +193,7 @@ def reset(
             _print_moves(moves)
         ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
         program_plan = plan_reset(location, reader.held, moves, ids)
-        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=as_json)
+        show_or_apply(program_plan, apply=apply, as_json=as_json)
     else:
         stream = reader.stream if apply else None
         _reset_receivers(location, stream, parts, moves, plan, settings, as_json=as_json)

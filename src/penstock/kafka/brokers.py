@@ -66,10 +66,8 @@ def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
     return sum(facts[part].behind(end) for part, end in ends.items() if part in facts)
 
 
-def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> IdentifiedOffsets:
+def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> None:
     """Check that topics are those of before, and still have what comes from offsets on.
-
-    Returns the offsets with the ids of the topics, all of which are known now (Kafka 2.8).
 
     Raises:
         KafkaDataLossError: they do not.
@@ -78,7 +76,7 @@ def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) ->
     topics = sorted({split_name(part)[0] for part in begins.ends})
     scan = Topics(settings, topics).scan(topics)
     facts = _facts(scan)
-    seen = begins.seen(scan.ids)
+    begins.check(scan.ids)
     for part, begin in sorted(begins.ends.items()):
         if part not in facts:
             raise KafkaDataLossError(
@@ -88,7 +86,6 @@ def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) ->
                 hint="choose another point, or name the other topics (--topic)",
             )
         check_held(part, begin, facts[part])
-    return seen
 
 
 def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> TopicIds:

@@ -34,14 +34,9 @@ from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 from penstock.storage import Storage
 
-__all__ = ["Generations", "first_entry"]
+__all__ = ["Generations"]
 
 _FILE = re.compile(r"([0-9]+)\.json")
-
-
-def first_entry(stream: str, ids: Mapping[str, str]) -> tuple[str, bytes]:
-    """Return path and content of the first entry of an input's topics."""
-    return _path(stream, 0), _dump({topic: [each] for topic, each in ids.items()})
 
 
 class Generations:

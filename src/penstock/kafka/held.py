@@ -61,17 +61,15 @@ class HeldOffsets:
         return moved
 
 
-def held_offsets(place: str | os.PathLike[str], *, done: bool = False) -> list[HeldOffsets]:
+def held_offsets(place: str | os.PathLike[str]) -> list[HeldOffsets]:
     """Return the Kafka offsets of a location's newest batch; none if it has no batch yet.
-
-    With ``done``, those of the newest batch that is committed.
 
     Raises:
         ConfigError: there is no checkpoint location.
         StorageError: it cannot be read.
     """
     checkpoint = Checkpoint.open(place)
-    batches = checkpoint.batches((checkpoint.done if done else checkpoint.planned)[-1:])
+    batches = checkpoint.batches(checkpoint.planned[-1:])
     return [held for batch in batches for held in _held(batch, checkpoint.url)]
 
 

@@ -7,7 +7,7 @@ compared with it (``brokers.check_topics_have``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import KafkaDataLossError
@@ -29,18 +29,13 @@ class IdentifiedOffsets:
     ids: Mapping[str, str]
     """By topic, where it is known: Spark's Kafka source and groups note no ids."""
 
-    def of(self, parts: Collection[str]) -> IdentifiedOffsets:
-        """Return those of some partitions."""
-        return IdentifiedOffsets({part: self.ends[part] for part in parts}, self.ids)
-
-    def seen(self, now: TopicIds) -> IdentifiedOffsets:
-        """Return them with the ids that the brokers say, if they are still those of their topics.
+    def check(self, now: TopicIds) -> None:
+        """Check that the topics are still those that were read; ``now`` are the brokers' ids.
 
         Raises:
-            KafkaDataLossError: a topic was created anew.
+            KafkaDataLossError: a topic was created again.
         """
-        topics = sorted({split_name(part)[0] for part in self.ends})
-        for topic in topics:
+        for topic in sorted({split_name(part)[0] for part in self.ends}):
             if self.ids.get(topic) not in (None, now_id := now.get(topic)) and now_id is not None:
                 raise KafkaDataLossError(
                     f"topic {topic} was deleted and created anew: the offsets are of the old one, "
@@ -49,5 +44,3 @@ class IdentifiedOffsets:
                     ids={"topic": topic, "id": self.ids[topic], "new_id": now_id},
                     hint="choose another point, or name the other topics (--topic)",
                 )
-        found = {topic: each for topic in topics if (each := now.get(topic)) is not None}
-        return IdentifiedOffsets(self.ends, {**self.ids, **found})

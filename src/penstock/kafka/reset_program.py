@@ -68,7 +68,7 @@ def plan_reset(
         may_skip=True,
         are_held=_were_checked,
     )
-    if plan.undo_path is not None or not plan.changes:  # begun before: it holds all of them
+    if not plan.changes:
         return plan
     names = {"/".join(held.keys[part]): end for part, end in ends.items()}
     folders = map(source_folder, inputs)
