@@ -83,7 +83,7 @@ def test_the_same_offsets_with_other_state_are_another_point(query: Path) -> Non
     assert plan_rewind(query, to_batch=7).changes == ()
 
 
-@pytest.mark.parametrize("appended", range(8, 13))
+@pytest.mark.parametrize("appended", [8, 11])
 def test_any_batch_that_a_rewind_appended_stands_for_all_of_them(
     query: Path, appended: int
 ) -> None:
