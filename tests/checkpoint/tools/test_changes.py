@@ -247,8 +247,8 @@ def test_the_printed_commands_can_be_pasted(query: Path, monkeypatch: pytest.Mon
     CHECKPOINT.succeed(*shlex.split(undo))
     interrupt(plan_rewind(place, to_batch=3), monkeypatch, after=2)
     found = CHECKPOINT.run("validate", str(place)).output
-    command = found.partition("take it back: penstock checkpoint ")[2].partition("--apply")[0]
-    CHECKPOINT.succeed(*shlex.split(command), "--apply")
+    undo = found.partition("take the change back: penstock checkpoint ")[2].splitlines()[0]
+    CHECKPOINT.succeed(*shlex.split(undo))
     assert {path: data for path, data in files_of(place).items() if path in before} == before
 
 
