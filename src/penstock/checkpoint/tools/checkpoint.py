@@ -54,7 +54,7 @@ _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _OPERATION = "open checkpoint location"
 PIECE_BYTES = 2**24
-"""So much of a large file is held at a time."""
+"""The bytes of a large file that are held at a time."""
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
 

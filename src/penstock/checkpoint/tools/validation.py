@@ -69,7 +69,7 @@ _NOT_READ = (
 )
 _NO_NEED = "nothing, unless you want to go back to it: "
 _AT_ONCE = 64
-"""So many files with checksums are held at a time; larger ones are read in pieces."""
+"""The number of files with checksums that are held at a time; larger ones are read in pieces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 A query begins where the newest entry of the offset log ends, if that batch is done. So two batches
 are appended under the next ids, P and P + 1, in both logs, each with the offsets of the earlier
 batch. The query continues with batch P + 2 (with state, more are appended: see rewind_state). No id
-is used twice, for sinks recognize batches by their ids; and a query that runs against all evidence
-fails when it plans batch P.
+is used twice, for sinks recognize batches by their ids; and a query that still runs fails when it
+plans batch P.
 
 Why two: at its start Spark has sources of its first interface (files) get the newest batch once
 more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
@@ -32,9 +32,9 @@ from penstock.storage import FileInfo
 __all__ = ["Target", "plan_appended"]
 
 _ENTRIES = 2
-"""So many batches are appended at least."""
+"""The number of batches that are appended at least."""
 _MOST = 10_000
-"""So many ids at most are left out: each takes files in the logs, and in the undo file."""
+"""The number of batches that are appended at most: each takes files, and room in the undo file."""
 _TWICE = (
     "a sink that appends gets these records a second time; one that skips the batch ids it has"
     " seen takes them as new"

@@ -60,7 +60,7 @@ class ForkPlan:
     batch_id: int
     """The newest batch that is copied; it is done."""
     files: tuple[str, ...]
-    """What is copied; the metadata file is written anew."""
+    """What is copied; the metadata file is a new one."""
     size_bytes: int
     meaning: tuple[str, ...]
 

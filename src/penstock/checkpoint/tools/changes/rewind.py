@@ -130,7 +130,8 @@ def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:
 def _at_offsets(
     position: Position, sources: tuple[SourceLine, ...], time_ms: int, *, drop_state: bool
 ) -> Target:
-    # Without its state the query begins anew, and with the old watermark it would drop all as late.
+    # Without its state the query starts from nothing: with the old watermark it would drop all
+    # records as late.
     return Target(
         "these offsets",
         None,
