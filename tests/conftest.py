@@ -112,13 +112,6 @@ DURABILITY = (
 one of them a second time."""
 
 LEAVING = (
-    "*/batched/test_exactly_once.py",
-    "*/batched/test_rewind.py",
-    "*/batched/test_streamz*.py",
-    "*/checkpoint/tools/test_copies.py",
-    "*/checkpoint/tools/test_file_sink.py",
-    "*/checkpoint/tools/test_repair.py",
-    "*/checkpoint/tools/test_sink_log.py",
     "*/faults/test_state_kills.py",
     "*/kafka/test_topic_ids.py",
     "*/receivers/test_mqtt_deliveries.py",

@@ -182,7 +182,7 @@ def test_an_acquire_that_fails_later_gives_the_lock_back(tmp_path: Path) -> None
             CheckpointLocation(tmp_path).acquire()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("text", ["", "[]"])
 def test_a_holder_that_has_not_said_who_it_is_holds_all_the_same(tmp_path: Path, text: str) -> None:
     with CheckpointLocation(tmp_path):
         (tmp_path / "driver.lock").write_text(text)

@@ -60,9 +60,7 @@ def test_neither_a_purge_nor_a_restart_changes_it(tmp_path: Path) -> None:
     assert settled(tmp_path) == FirstOffset(at(0))
 
 
-@pytest.mark.parametrize(
-    "content", [b"", b"v1", b"v1\n", b"v2\nnull", b"v1\nnull\nnull", b"v1\nnul", b'v1\n{"a": 1}']
-)
+@pytest.mark.parametrize("content", [b"", b"v2\nnull", b"v1\nnul", b'v1\n{"a": 1}'])
 def test_damage_is_named_with_what_to_do(tmp_path: Path, content: bytes) -> None:
     FirstOffsets(open_storage(tmp_path)).settle("clicks", None)
     (tmp_path / "sources/clicks/.0.crc").unlink()

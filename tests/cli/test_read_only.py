@@ -30,10 +30,7 @@ READING = {
 }
 WRITING = {
     "checkpoint promote",
-    "checkpoint export",
     "checkpoint fork",
-    "checkpoint import",
-    "checkpoint repair",
     "checkpoint rewind",
     "checkpoint undo",
     "journal consumers rm",

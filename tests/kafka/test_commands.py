@@ -157,18 +157,18 @@ def test_a_query_of_spark_is_moved_and_back(broker: Broker, tmp_path: Path) -> N
     assert "not checked" not in plan
     assert "nothing is changed yet" in plan
     assert newest(place) == {"moved": {"0": 6, "1": 0}}
-    done = KAFKA.succeed(*command, "--to-earliest", "--apply", "--stopped")
+    done = KAFKA.succeed(*command, "--to-earliest", "--apply")
     assert newest(place) == {"moved": {"0": 2, "1": 0}}
     undo = done.rpartition("undo ")[2].split()[0]
-    apply_plan(plan_undo(undo), stopped=True)
+    apply_plan(plan_undo(undo))
     assert newest(place) == {"moved": {"0": 6, "1": 0}}
-    KAFKA.succeed(*command, "--to-latest", "--apply", "--stopped")
+    KAFKA.succeed(*command, "--to-latest", "--apply")
     assert newest(place) == {"moved": {"0": 9, "1": 0}}
     file = tmp_path / "offsets.json"
     file.write_text('{"moved":{"0":4}}')
-    KAFKA.succeed(*command, "--from-file", str(file), "--apply", "--stopped")
+    KAFKA.succeed(*command, "--from-file", str(file), "--apply")
     assert newest(place) == {"moved": {"0": 4, "1": 0}}
-    KAFKA.succeed(*command, "--to-datetime", "1970-01-01T00:00:00Z", "--apply", "--stopped")
+    KAFKA.succeed(*command, "--to-datetime", "1970-01-01T00:00:00Z", "--apply")
     assert newest(place) == {"moved": {"0": 2, "1": 0}}
 
     error = KAFKA.fail(*command, "--to-offset", "1", "--topic", "moved:0")
@@ -189,11 +189,11 @@ def test_what_a_query_passed_over_is_read_after_a_reset(broker: Broker, tmp_path
     def lost() -> list[tuple[int, int]]:
         return [(r.start_offset, r.end_offset) for r in LossLog(storage, name).read()["passed-0"]]
 
-    command = ("reset", str(place), "--brokers", broker.address, "--apply", "--stopped")
+    command = ("reset", str(place), "--brokers", broker.address, "--apply")
     done = KAFKA.succeed(*command, "--to-offset", "5")
     assert "the loss log holds nothing more of what is read from there on" in done
     assert lost() == [(2, 5)]
-    apply_plan(plan_undo(done.rpartition("undo ")[2].split()[0]), stopped=True)
+    apply_plan(plan_undo(done.rpartition("undo ")[2].split()[0]))
     assert lost() == [(2, 10)]
     Generations(storage, name).observe({"passed": "the id of an earlier topic"})
     error = KAFKA.fail(*command, "--to-offset", "5")
@@ -206,7 +206,7 @@ def test_a_program_that_runs_is_not_moved(broker: Broker, tmp_path: Path) -> Non
     place = own_program(tmp_path / "own", {"runs": {"0": 2}})
     command = ("reset", str(place), "--brokers", broker.address, "--to-earliest", "--apply")
     with CheckpointLocation(place) as driver:
-        assert "another driver uses" in str(KAFKA.fail(*command, "--stopped"))
+        assert "another driver uses" in str(KAFKA.fail(*command))
         driver.plan(1, OffsetSeq(1_600_000_001_000, sources=('{"runs":{"0":2}}',)))
     error = KAFKA.fail(*command)
     assert isinstance(error, CheckpointError)

@@ -210,7 +210,7 @@ def test_a_named_topic_that_is_deleted_leaves_the_others(
 
 def reset(program: Program, *options: str) -> Result:
     command = ["kafka", "reset", str(program.location), "--brokers", program.broker.address]
-    return CliRunner().invoke(app, [*command, *options, "--apply", "--stopped"])
+    return CliRunner().invoke(app, [*command, *options, "--apply"])
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_a_reset_has_records_read_that_were_passed_over(
     assert done.exit_code == 0, done
     assert program.losses() == [(f"{topic}-0", *each) for each in lost]
     undo = done.output.rpartition("undo ")[2].split()[0]
-    apply_plan(plan_undo(undo), stopped=True)
+    apply_plan(plan_undo(undo))
     assert program.losses() == [(f"{topic}-0", 4, 10)]
     assert reset(program, "--to-offset", str(offset)).exit_code == 0
     program.start([topic]).step()

@@ -86,35 +86,31 @@ BROKERS = "(brokers)"
 BACK = json.dumps({"0": {A: {"0": 3, "1": 0}, B: {"0": 2, "1": 0}}}, separators=(",", ":"))
 
 PROGRAMS = [
-    ("checkpoint rewind program --apply --stopped --to-batch 0", "program", CARRIED),
-    ("checkpoint rewind program --apply --stopped --to-batch 0 (brokers)", "program", REFUSED),
-    (f"checkpoint rewind program --apply --stopped --to-offsets {BACK}", "program", CARRIED),
+    ("checkpoint rewind program --apply --to-batch 0", "program", CARRIED),
+    ("checkpoint rewind program --apply --to-batch 0 (brokers)", "program", REFUSED),
+    (f"checkpoint rewind program --apply --to-offsets {BACK}", "program", CARRIED),
     (f"checkpoint rewind program --apply --to-offsets {BACK} (brokers)", "program", REFUSED),
-    (f"checkpoint rewind query --apply --stopped --to-offsets {BACK}", "query", CARRIED),
+    (f"checkpoint rewind query --apply --to-offsets {BACK}", "query", CARRIED),
     (f"checkpoint rewind query --apply --to-offsets {BACK} (brokers)", "query", REFUSED),
-    ("checkpoint repair program --apply --stopped", "program", CARRIED),
-    ("kafka reset program --apply --stopped (brokers) --to-earliest", "program", REFUSED),
-    ("checkpoint rewind query --apply --stopped --to-batch 0", "query", CARRIED),
-    ("checkpoint rewind query --apply --stopped --to-batch 0 (brokers)", "query", REFUSED),
-    ("checkpoint promote query 0 --apply --stopped", "query", CARRIED),
-    ("checkpoint promote query 0 --apply --stopped (brokers)", "query", REFUSED),
-    ("kafka reset query --apply --stopped (brokers) --to-earliest", "query", REFUSED),
+    ("kafka reset program --apply (brokers) --to-earliest", "program", REFUSED),
+    ("checkpoint rewind query --apply --to-batch 0", "query", CARRIED),
+    ("checkpoint rewind query --apply --to-batch 0 (brokers)", "query", REFUSED),
+    ("checkpoint promote query 0 --apply", "query", CARRIED),
+    ("checkpoint promote query 0 --apply (brokers)", "query", REFUSED),
+    ("kafka reset query --apply (brokers) --to-earliest", "query", REFUSED),
     ("checkpoint fork query new --apply", "new", CARRIED),
-    ("checkpoint export query file; checkpoint import file new --apply", "new", CARRIED),
-    ("checkpoint export program file; checkpoint import file new --apply", "new", CARRIED),
 ]
 
 
 def run(site: Site, line: str) -> None:
-    places = {"program", "query", "new", "file"}
-    for command in line.split(";"):
-        words = []
-        for word in command.split():
-            if word == BROKERS:
-                words += ["--brokers", site.broker.address]
-            else:
-                words.append(str(site.folder / word) if word in places else word)
-        PENSTOCK.succeed(*words)
+    places = {"program", "query", "new"}
+    words = []
+    for word in line.split():
+        if word == BROKERS:
+            words += ["--brokers", site.broker.address]
+        else:
+            words.append(str(site.folder / word) if word in places else word)
+    PENSTOCK.succeed(*words)
 
 
 def check(site: Site, line: str, expected: object, start: Callable[[], object]) -> None:

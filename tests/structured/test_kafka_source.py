@@ -45,7 +45,7 @@ def test_a_query_reads_each_record_once_across_restarts(query: TopicQuery) -> No
     assert query.offsets(0) == {"(first batch)": {}, query.topic: {"0": 0, "1": 0}}
     assert query.offsets(1) == {query.topic: {"0": 3, "1": 2}}
     assert query.offsets(2) == {query.topic: {"0": 5, "1": 2}}
-    apply_plan(plan_rewind(query.location, to_batch=1), stopped=True)
+    apply_plan(plan_rewind(query.location, to_batch=1))
     assert query.drain() == [values(5, 7)]
 
 

@@ -57,7 +57,7 @@ def test_a_checkpoint_that_was_rewound_reads_the_same_records_again(query: Query
     write_blocks(query.stream, [["a"], ["b"], ["c"]])
     write_blocks(query.stream, [["d"]], receiver="r0")
     assert query.drain() == [["a"], ["b"], ["c"], ["d"]]
-    rewind = ["rewind", str(query.location), "--to-batch", "1", "--apply", "--stopped"]
+    rewind = ["rewind", str(query.location), "--to-batch", "1", "--apply"]
     CHECKPOINT.succeed(*rewind)
     assert sorted(query.drain()) == [["c"], ["d"]]
     assert "error" not in CHECKPOINT.run("validate", str(query.location)).output

@@ -19,7 +19,7 @@ def test_a_query_that_was_killed_and_taken_back_is_sound(query: Query) -> None:
         (query.location / "commits" / name).unlink()
     plan = plan_rewind(query.location, to_batch=0)
     assert any("penstock journal ls" in line for line in plan.meaning)
-    apply_plan(plan, stopped=True)
+    apply_plan(plan)
     (note,) = [each for each in validate(query.location).findings if "commits" in each.path]
     assert (note.severity, note.path) == ("note", "commits/2")
     assert "rewind" in note.what
@@ -31,12 +31,12 @@ def test_it_reads_again_what_came_after_a_batch(query: Query) -> None:
     query.options["maxOffsetsPerTrigger"] = "1"
     assert query.drain() == [["a"], ["b"], ["c"]]
 
-    apply_plan(plan_rewind(query.location, to_batch=1), stopped=True)
+    apply_plan(plan_rewind(query.location, to_batch=1))
     assert query.drain() == [["c"]]
-    undo = apply_plan(plan_rewind(query.location, shift_by=2), stopped=True)
-    apply_plan(plan_undo(undo), stopped=True)
+    undo = apply_plan(plan_rewind(query.location, shift_by=2))
+    apply_plan(plan_undo(undo))
     assert query.drain() == []
-    apply_plan(plan_rewind(query.location, shift_by=2), stopped=True)
+    apply_plan(plan_rewind(query.location, shift_by=2))
     assert query.drain() == [["b"], ["c"]]
 
     write_blocks(query.stream, [["d"]], receiver="r1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +15,8 @@ from penstock.checkpoint.tools import (
     diff_batches,
     diff_locations,
     inspect,
-    repairable_files,
     validate,
 )
-from penstock.cli.checkpoint_changes import EXIT_STATUS
 from penstock.cli.checkpoint_changes import app as changes
 from penstock.cli.checkpoint_path import inspect_batches
 from penstock.cli.checkpoint_text import (
@@ -32,9 +29,8 @@ from penstock.cli.checkpoint_text import (
 from penstock.cli.kafka_conf import ConfOption, client_settings
 from penstock.cli.kafka_readers import find_readers
 from penstock.cli.options import JsonOption, LagBrokersOption, LocationArgument
-from penstock.cli.output import counted, print_json, print_line
+from penstock.cli.output import print_json, print_line
 from penstock.clock import SystemClock
-from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -47,6 +43,9 @@ app = typer.Typer(
     help="The checkpoint location of a Structured Streaming query or penstock program.",
 )
 app.add_typer(changes)
+
+_EXIT_STATUS = {"warning": 1, "error": 2}
+"""By the worst finding; notes are harmless."""
 
 
 @app.command("inspect")
@@ -76,7 +75,7 @@ def inspect_location(
         lines = inspection_lines(found, now_ms=SystemClock().time_ms())
     _show(found, lines, as_json=as_json)
     if batch is None and found.next.problem is not None:
-        raise typer.Exit(EXIT_STATUS["error"])
+        raise typer.Exit(_EXIT_STATUS["error"])
 
 
 def _topic_lag(location: str, brokers: str | None, conf: list[str]) -> dict[str, int]:
@@ -115,35 +114,15 @@ def diff(
 @app.command("validate")
 def validate_location(
     location: LocationArgument,
-    sink: Annotated[
-        str | None,
-        typer.Option(help="Output folder of Spark's own file sink, whose log is checked, too."),
-    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Find what is damaged or missing; exit status 1 with warnings, 2 with errors."""
     if is_checkpoint_path(location):
         raise typer.BadParameter("for such a path: penstock checkpoint inspect")
-    found = validate(location, sink=sink)
+    found = validate(location)
     _show(found, validation_lines(found), as_json=as_json)
-    if found.findings and not as_json:
-        _tell_of_repair(location)
-    if status := EXIT_STATUS.get(found.severity or "note"):
+    if status := _EXIT_STATUS.get(found.severity or "note"):
         raise typer.Exit(status)
-
-
-def _tell_of_repair(location: str) -> None:
-    """Say what of the findings has a fix that needs no choice."""
-    try:
-        fixed = len(repairable_files(location))
-    except PenstockError:  # it cannot be repaired as it stands, such as in the middle of a change
-        return
-    if fixed:
-        print_line(
-            f"penstock checkpoint repair {shlex.quote(location)} fixes what needs no choice, by"
-            f" {counted(fixed, 'file')}, and shows them before it does: prefer it to"
-            " the fixes above"
-        )
 
 
 def _show(found: DataclassInstance, lines: Iterable[str], *, as_json: bool) -> None:

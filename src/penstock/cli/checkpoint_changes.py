@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timezone
 from typing import Annotated, Any
 
@@ -14,18 +15,12 @@ from penstock.checkpoint.tools import (
     Plan,
     TopicCheck,
     apply_fork,
-    apply_import,
     apply_plan,
-    describe_evidence,
-    export_location,
     plan_fields,
     plan_fork,
-    plan_import,
     plan_promote,
-    plan_repair,
     plan_rewind,
     plan_undo,
-    worst,
 )
 from penstock.cli.checkpoint_path import refuse_batches
 from penstock.cli.checkpoint_text import plan_lines
@@ -37,7 +32,6 @@ from penstock.cli.options import (
     LocationArgument,
     NewLocationArgument,
     PlanJsonOption,
-    StoppedOption,
 )
 from penstock.cli.output import counted, print_json, print_line
 from penstock.cli.progress import progress_bar
@@ -45,17 +39,9 @@ from penstock.kafka.held import noted_ids
 from penstock.kafka.identified import IdentifiedOffsets
 from penstock.status import size
 
-__all__ = ["EXIT_STATUS", "app", "parse_time", "show_or_apply"]
+__all__ = ["app", "parse_time", "show_or_apply"]
 
 app = typer.Typer()
-
-EXIT_STATUS = {"warning": 1, "error": 2}
-"""By the worst finding; notes are harmless."""
-
-_Sink = Annotated[
-    str | None,
-    typer.Option(help="Output folder of Spark's own file sink, which goes back, too."),
-]
 
 
 @app.command("rewind")
@@ -70,14 +56,12 @@ def rewind(
         typer.Option(help="Back to the newest batch planned by then: ISO 8601 (UTC), or ms."),
     ] = None,
     shift_by: Annotated[int | None, typer.Option(min=1, help="Go back N batches.")] = None,
-    sink: _Sink = None,
     drop_state: Annotated[
         bool, typer.Option("--drop-state", help="Empty the state instead of taking it back.")
     ] = False,
     brokers: CheckBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: ApplyOption = False,
-    stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Go back to an earlier point: later records are processed again."""
@@ -90,50 +74,37 @@ def rewind(
         if to_timestamp is None
         else parse_time(to_timestamp, "--to-timestamp"),
         shift_by=shift_by,
-        sink=sink,
         drop_state=drop_state,
         are_held=_topic_check(location, brokers, conf),
     )
-    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
+    show_or_apply(plan, apply=apply, as_json=as_json)
 
 
 @app.command("promote")
 def promote(
     location: LocationArgument,
     batch: Annotated[int, typer.Argument(metavar="N", min=0, help="A batch that is done.")],
-    sink: _Sink = None,
     brokers: CheckBrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: ApplyOption = False,
-    stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Make the query continue from an old entry, with its settings."""
     refuse_batches(location)
-    plan = plan_promote(location, batch, sink=sink, are_held=_topic_check(location, brokers, conf))
-    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
-
-
-@app.command("repair")
-def repair(
-    location: LocationArgument,
-    sink: _Sink = None,
-    apply: ApplyOption = False,
-    stopped: StoppedOption = False,
-    as_json: PlanJsonOption = False,
-) -> None:
-    """Fix what can be fixed without a choice; exit status as of `validate`, by what is left."""
-    plan = plan_repair(location, sink=sink)
-    show_or_apply(plan, apply=apply, stopped=stopped, as_json=as_json)
-    if status := EXIT_STATUS.get(worst(plan.left) or "note"):
-        raise typer.Exit(status)
+    plan = plan_promote(location, batch, are_held=_topic_check(location, brokers, conf))
+    show_or_apply(plan, apply=apply, as_json=as_json)
 
 
 @app.command("undo")
 def undo(
     file: Annotated[str, typer.Argument(metavar="FILE", help="What --apply named.")],
     apply: ApplyOption = False,
-    stopped: StoppedOption = False,
+    stopped: Annotated[
+        bool,
+        typer.Option(
+            "--stopped", help="The command that was interrupted has ended, on an object store."
+        ),
+    ] = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
@@ -144,15 +115,11 @@ def undo(
 def fork(
     location: LocationArgument,
     target: NewLocationArgument,
-    sink: Annotated[
-        str | None,
-        typer.Option(help="A new folder, to which the second query writes with Spark's file sink."),
-    ] = None,
     apply: ApplyOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Copy a location, so that a second query continues from it; the first may run."""
-    plan = plan_fork(location, target, sink=sink)
+    plan = plan_fork(location, target)
     if not as_json:
         print_line(f"{plan.location}: fork {plan.target}")
         print_line(f"  copy {counted(len(plan.files), 'file')}, {size(plan.size_bytes)}")
@@ -160,66 +127,18 @@ def fork(
             print_line(f"- {sentence}")
     fork_id = None
     if apply:
-        with progress_bar("copy", len(plan.files) + len(plan.appended)) as advance:
+        with progress_bar("copy", len(plan.files)) as advance:
             fork_id = apply_fork(plan, advance)
     if as_json:
-        entries = [change.place for change in plan.sink_changes]
-        appended = [change.path for change in plan.appended]
-        names = ("location", "target", "batch_id", "files", "size_bytes", "meaning")
-        facts = {name: getattr(plan, name) for name in names}
-        files = {"appended": appended, "sink": entries}
-        print_json({**facts, **files, "applied": apply, "id": fork_id})
+        print_json({**asdict(plan), "applied": apply, "id": fork_id})
     else:
         print_line(f"done: {plan.target} has id {fork_id}" if apply else NOT_YET)
 
 
-@app.command("export")
-def export(
-    location: LocationArgument,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.")],
-    as_json: PlanJsonOption = False,
-) -> None:
-    """Write a location to one JSON file."""
-    data = export_location(location)
-    try:
-        with open(file, "xb") as new:
-            new.write(data)
-    except OSError as error:
-        raise typer.BadParameter(str(error), param_hint="FILE") from error
-    if as_json:
-        print_json({"location": location, "file": file, "size_bytes": len(data)})
-    else:
-        print_line(f"{file}: {size(len(data))}")
-
-
-@app.command("import")
-def import_location(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What `export` wrote.")],
-    target: NewLocationArgument,
-    apply: ApplyOption = False,
-    as_json: PlanJsonOption = False,
-) -> None:
-    """Make a location from a JSON file, with the same id."""
-    try:
-        with open(file, "rb") as exported:
-            plan = plan_import(exported.read(), target)
-    except OSError as error:
-        raise typer.BadParameter(str(error), param_hint="FILE") from error
+def show_or_apply(plan: Plan, *, apply: bool, stopped: bool = False, as_json: bool) -> None:
+    """Print a plan, and do what it says if that is asked for; ``stopped`` as for apply_plan."""
     if not as_json:
-        print_line(f"{plan.target}: import of {plan.location}, {counted(len(plan.files), 'file')}")
-    if apply:
-        apply_import(plan)
-    if as_json:
-        facts = {"location": plan.location, "target": plan.target, "files": sorted(plan.files)}
-        print_json({**facts, "applied": apply})
-    else:
-        print_line("done" if apply else NOT_YET)
-
-
-def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> None:
-    """Print a plan, and do what it says if that is asked for."""
-    if not as_json:
-        for line in plan_lines(plan, describe_evidence(plan) if plan.changes else None):
+        for line in plan_lines(plan):
             print_line(line)
     is_done = apply and bool(plan.changes)
     undo_file = None
@@ -227,7 +146,7 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool, as_json: bool) -> N
         with progress_bar("change", len(plan.changes)) as advance:
             undo_file = apply_plan(plan, stopped=stopped, on_step=advance)
     if as_json:
-        facts = {"location": plan.location, **plan_fields(plan), "left": plan.left}
+        facts = {"location": plan.location, **plan_fields(plan)}
         print_json({**facts, "applied": is_done, "undo": undo_file})
     elif plan.changes and not is_done:
         print_line(NOT_YET)

@@ -104,7 +104,7 @@ def validation_lines(found: Validation) -> Iterator[str]:
         yield "the journal is not among them: `penstock journal verify` reads its blocks"
 
 
-def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
+def plan_lines(plan: Plan) -> Iterator[str]:
     """Yield which files a plan changes, and what follows; runs of files in one line each."""
     yield f"{plan.location}: {plan.command}"
     runs: dict[tuple[str, str, str], list[str]] = {}
@@ -113,10 +113,10 @@ def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
         if change.why == CHECKSUM:
             sums += 1
             continue
-        folder, slash, name = change.place.rpartition("/")
+        folder, slash, name = change.path.rpartition("/")
         why = change.why
         if folder.startswith("state/"):  # a line for each operator, which may have 200 partitions
-            parts = change.place.split("/", 2)
+            parts = change.path.split("/", 2)
             folder, name, why = "/".join(parts[:2]), parts[2], "the state"
         runs.setdefault((_verb(change.before, change.after), folder + slash, why), []).append(name)
     for (verb, folder, why), names in runs.items():
@@ -127,8 +127,6 @@ def plan_lines(plan: Plan, evidence: str | None) -> Iterator[str]:
     if sums:
         yield f"  and {counted(sums, 'checksum')} of these files"
     yield from (f"- {sentence}" for sentence in plan.meaning)
-    if evidence is not None:
-        yield f"- {evidence}"
 
 
 def _verb(before: object, after: object) -> str:

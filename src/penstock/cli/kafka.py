@@ -17,7 +17,6 @@ from penstock.cli.options import (
     BrokersOption,
     JsonOption,
     PlanJsonOption,
-    StoppedOption,
     TopicsOption,
 )
 from penstock.cli.output import print_json, print_line
@@ -145,7 +144,6 @@ def reset(
     brokers: BrokersOption = None,
     conf: ConfOption = [],  # noqa: B006 - typer copies it
     apply: ApplyOption = False,
-    stopped: StoppedOption = False,
     as_json: PlanJsonOption = False,
 ) -> None:
     """Move a query or program to other offsets."""
@@ -177,7 +175,7 @@ def reset(
                 print_line(f"  {move}")
         ids = topic_ids(settings, [move.partition.rpartition("/")[0] for move in moves])
         program_plan = plan_reset(location, reader.held, moves, ids)
-        show_or_apply(program_plan, apply=apply, stopped=stopped, as_json=as_json)
+        show_or_apply(program_plan, apply=apply, as_json=as_json)
 
 
 def _facts_and_target(

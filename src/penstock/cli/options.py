@@ -16,7 +16,6 @@ __all__ = [
     "LocationArgument",
     "NewLocationArgument",
     "PlanJsonOption",
-    "StoppedOption",
     "TopicsOption",
 ]
 
@@ -36,9 +35,6 @@ NewLocationArgument = Annotated[
 ]
 ApplyOption = Annotated[
     bool, typer.Option("--apply", help="Do it; otherwise only the plan is shown.")
-]
-StoppedOption = Annotated[
-    bool, typer.Option("--stopped", help="The query is stopped, although its files are fresh.")
 ]
 PlanJsonOption = Annotated[
     bool, typer.Option("--json", help="Print the plan and what was done as JSON.")

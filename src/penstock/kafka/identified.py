@@ -30,10 +30,10 @@ class IdentifiedOffsets:
     """By topic, where it is known: Spark's Kafka source and groups note no ids."""
 
     def check(self, now: TopicIds) -> None:
-        """Check that the ids that the brokers say are still those of their topics.
+        """Check that the topics are still those that were read; ``now`` are the brokers' ids.
 
         Raises:
-            KafkaDataLossError: a topic was created anew.
+            KafkaDataLossError: a topic was created again.
         """
         for topic in sorted({split_name(part)[0] for part in self.ends}):
             if self.ids.get(topic) not in (None, now_id := now.get(topic)) and now_id is not None:

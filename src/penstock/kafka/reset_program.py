@@ -67,7 +67,7 @@ def plan_reset(
         may_skip=True,
         are_held=_were_checked,
     )
-    if plan.undo_path is not None or not plan.changes:  # begun before: it holds all of them
+    if not plan.changes:
         return plan
     names = {"/".join(held.keys[part]): end for part, end in ends.items()}
     changes = tuple(_without_losses(storage, source_folder(held.name), names))

@@ -8,7 +8,7 @@ from penstock.checkpoint.tools import Plan, apply_plan
 from penstock.checkpoint.tools.changes import apply
 
 
-def interrupt(plan: Plan, monkeypatch: pytest.MonkeyPatch, after: int) -> Plan:
+def interrupt(plan: Plan, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Apply so many changes of a plan, and die."""
     taken, count = apply._take_step, iter(range(after))
 
@@ -21,4 +21,3 @@ def interrupt(plan: Plan, monkeypatch: pytest.MonkeyPatch, after: int) -> Plan:
         patch.setattr(apply, "_take_step", take_step)
         with pytest.raises(KeyboardInterrupt):
             apply_plan(plan, stopped=True)
-    return plan

@@ -32,25 +32,17 @@ BARRIER = "offsets/9223372036854775807"
 
 def begin(place: str, direction: str) -> Callable[[], object]:
     if direction == "forth":
-        return partial(apply_plan, plan_rewind(place, to_batch=1), stopped=True)
-    return partial(apply_plan, plan_undo(undo_files(Path(place))[0]), stopped=True)
-
-
-def finish(place: Path, *, forth: bool) -> None:
-    """Complete what was begun, or take it back."""
-    if forth:
-        apply_plan(plan_rewind(place, to_batch=1), stopped=True)
-    elif undo_files(place):
-        apply_plan(plan_undo(undo_files(place)[-1]), stopped=True)
+        return partial(apply_plan, plan_rewind(place, to_batch=1))
+    return partial(apply_plan, plan_undo(undo_files(Path(place))[0]))
 
 
 @pytest.mark.parametrize("direction", ["forth", "back"])
 def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
-    """The location is as before, as planned, or refused until one of the two is completed."""
+    """The location is as before, as planned, or refused until the change is taken back."""
     prepared = write_stateless(tmp_path / "prepared", batches=3)
     before = without_times(files_of(prepared))
     if direction == "back":
-        apply_plan(plan_rewind(prepared, to_batch=1), stopped=True)
+        apply_plan(plan_rewind(prepared, to_batch=1))
     whole = Path(shutil.copytree(prepared, tmp_path / "whole"))
     points = kill_points(begin, (str(whole), direction), tmp_path / "calls", CHANGING)
     after = without_times(files_of(whole))
@@ -66,51 +58,33 @@ def test_kill_at_each_change_of_a_file(tmp_path: Path, direction: str) -> None:
             assert inspect(place).next.problem is not None
         else:
             assert left in states, point
-        other = Path(shutil.copytree(place, tmp_path / f"{number}-other"))
-        finish(place, forth=direction == "forth")
-        assert without_times(files_of(place)) == states[direction == "forth"]
+        if undo_files(place):
+            apply_plan(plan_undo(undo_files(place)[-1]))
+        assert without_times(files_of(place)) == before
         assert {f.severity for f in validate(place).findings} <= {"note"}
-        if BARRIER in left:
-            finish(other, forth=False)
-            assert without_times(files_of(other)) == before
     assert refused > (5 if direction == "forth" else 1)
 
 
-def begin_fork(place: str, target: str, sink: str) -> Callable[[], object]:
-    return partial(apply_fork, plan_fork(place, target, sink=sink))
+def begin_fork(place: str, target: str) -> Callable[[], object]:
+    return partial(apply_fork, plan_fork(place, target))
 
 
 @pytest.mark.storm
 def test_kill_a_fork_at_each_file(tmp_path: Path) -> None:
-    """No query starts on what is there before it is whole, and the same call completes it.
-
-    The first query goes on meanwhile: the copy and its sink end where they began.
-    """
-    query = write_stateless(tmp_path / "query", batches=7)  # so that two batches are appended
-    whole, sink = str(tmp_path / "whole"), str(tmp_path / "whole-out")
-    points = kill_points(begin_fork, (str(query), whole, sink), tmp_path / "calls", CHANGING)
-    names, entries = whole_files(whole), whole_files(sink)
-    for number, point in enumerate((*points[:-9:20], *points[-9:])):  # the last are of the sink
-        write_stateless(query, batches=7)
-        for path in (query / "offsets/7", query / "commits/7"):
-            path.unlink(missing_ok=True)
-            path.with_name(".7.crc").unlink(missing_ok=True)
-        target, out = str(tmp_path / f"{number}"), str(tmp_path / f"{number}-out")
-        assert traced(begin_fork, (str(query), target, out), tmp_path / "log", point) != 0
+    """No query starts on what is there before it is whole."""
+    query = write_stateless(tmp_path / "query", batches=7)
+    whole = str(tmp_path / "whole")
+    points = kill_points(begin_fork, (str(query), whole), tmp_path / "calls", CHANGING)
+    names = whole_files(whole)
+    for number, point in enumerate((*points[:-9:20], *points[-9:])):
+        target = str(tmp_path / f"{number}")
+        assert traced(begin_fork, (str(query), target), tmp_path / "log", point) != 0
         left = whole_files(target)
         assert not left or left == names or inspect(target).next.problem, point
-        if left != names:
-            if BARRIER in left:
-                write_stateless(query, batches=8)
-            apply_fork(plan_fork(query, target, sink=out))
-        assert (whole_files(target), whole_files(out)) == (names, entries)
-        assert inspect(target).next.first == 10
 
 
 def whole_files(place: str) -> set[str]:
-    """Return the files, without a source's log: all of its entries are copied."""
-    names = {name for name in files_of(Path(place)) if ".tmp" not in name}
-    return {name for name in names if not name.startswith("sources/")}
+    return {name for name in files_of(Path(place)) if ".tmp" not in name}
 
 
 def without_times(files: dict[str, bytes]) -> dict[str, bytes]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shlex
 import shutil
-import uuid
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,23 +15,21 @@ import pytest
 from penstock.checkpoint.tools import (
     Checkpoint,
     FileChange,
-    apply_import,
     apply_plan,
-    export_location,
     inspect,
-    plan_import,
     plan_promote,
     plan_rewind,
     plan_undo,
     validate,
 )
+from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
 from penstock.checkpoint.tools.changes import apply
-from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.errors import CheckpointError, ConfigError
 from penstock.storage import Storage
 from tests.cli.commands import Commands
 
 from .interruptions import interrupt
-from .queries import write_stateless
+from .queries import copy_to_store, write_stateless
 from .test_validate import edit
 
 CHECKPOINT = Commands("checkpoint", columns=200)
@@ -69,13 +64,12 @@ def test_a_plan_changes_nothing(query: Path) -> None:
     assert "create commits/6" in printed
     assert "batch 7 runs next" in printed
     assert "source 0: from entry 2 of its log: 3 files again" in printed
-    assert "the query last wrote 0:00:" in printed
     assert "add --apply" in printed
 
 
 def test_a_change_is_taken_back_byte_for_byte(query: Path) -> None:
     before = files_of(query)
-    done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply", "--stopped")
+    done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply")
     assert validate(query).findings == ()
     (newest,) = inspect(query, batch_ids=[6]).batches
     assert newest.offsets == {"0": {"logOffset": 1}}
@@ -84,26 +78,11 @@ def test_a_change_is_taken_back_byte_for_byte(query: Path) -> None:
 
     command = done.rpartition("penstock checkpoint ")[2].split()
     assert "the location is again as it was" in CHECKPOINT.succeed(*command[:2])
-    assert CHECKPOINT.succeed(*command, "--stopped").endswith("\ndone\n")
+    assert CHECKPOINT.succeed(*command).endswith("\ndone\n")
     assert files_of(query) == before
-    again = CHECKPOINT.succeed(*command, "--stopped")
+    again = CHECKPOINT.succeed(*command)
     assert again.endswith("as it was before: the change was taken back already, or never made\n")
     assert json.loads(CHECKPOINT.succeed(*command, "--json"))["applied"] is False
-    assert files_of(query) == before
-
-
-def test_fresh_files_refuse_a_change(query: Path) -> None:
-    before = files_of(query)
-    error = CHECKPOINT.fail("rewind", str(query), "--to-batch", "1", "--apply")
-    assert isinstance(error, ConcurrentDriverError)
-    assert "--stopped" in str(error)
-    assert files_of(query) == before
-
-    for path in query.rglob("*"):
-        os.utime(path, (path.stat().st_mtime - 61,) * 2)
-    done = CHECKPOINT.succeed("rewind", str(query), "--to-batch", "1", "--apply")
-    undo = done.rpartition("undo ")[2].split()[0]
-    CHECKPOINT.succeed("undo", undo, "--apply")  # its own files are not evidence
     assert files_of(query) == before
 
 
@@ -112,11 +91,11 @@ def test_a_location_that_moved_since_is_left_alone(query: Path) -> None:
     write_stateless(query, batches=6)
     before = files_of(query)
     with pytest.raises(CheckpointError, match="has moved since"):
-        apply_plan(plan, stopped=True)
+        apply_plan(plan)
     assert files_of(query) == before
     assert undo_files(query) == []
 
-    undo = apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    undo = apply_plan(plan_rewind(query, to_batch=1))
     for name in ("offsets/8", "commits/8"):
         shutil.copy(query / "offsets/6", query / name)
     with pytest.raises(CheckpointError, match="batch 8 was planned since"):
@@ -141,17 +120,13 @@ def test_a_query_that_plans_the_batch_too_wins(
 
     monkeypatch.setattr(apply, "_take_step", take_step)
     with pytest.raises(CheckpointError, match="wrote the same file"):
-        apply_plan(plan, stopped=True)
+        apply_plan(plan)
     assert files_of(query) == {**before, written: b"v1\n{}"}
 
 
-@pytest.mark.parametrize("finish", ["again", "undo"])
-def test_no_query_starts_on_half_a_change(
-    query: Path, monkeypatch: pytest.MonkeyPatch, finish: str
-) -> None:
-    before = files_of(query)
-    rewind, other = partial(plan_rewind, query, to_batch=1), plan_promote(query, 2)
-    half = interrupt(rewind(), monkeypatch, after=3)
+def test_no_query_starts_on_half_a_change(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, other = files_of(query), plan_promote(query, 2)
+    interrupt(plan_rewind(query, to_batch=1), monkeypatch, after=3)
 
     assert "is not finished" in (inspect(query).next.problem or "")
     shown = CHECKPOINT.run("inspect", str(query))
@@ -160,23 +135,15 @@ def test_no_query_starts_on_half_a_change(
     (begun,) = undo_files(query)
     (query / "undo/29991231T000000000Z-rewind.json").touch()  # of a command killed before it began
     (finding,) = validate(query).findings
-    assert finding.path == "offsets/9223372036854775807"
+    assert finding.path == BARRIER == "offsets/9223372036854775807"
     assert f"penstock checkpoint undo file://{begun} --apply" in finding.fix
     (query / "undo/29991231T000000000Z-rewind.json").unlink()
-    with pytest.raises(CheckpointError, match="is not finished"):
-        plan_promote(query, 1)
-    with pytest.raises(CheckpointError, match="is not finished"):
-        apply_plan(other, stopped=True)
-    assert len(undo_files(query)) == 1
-    if finish == "again":
-        again = rewind()
-        assert again.changes == half.changes  # the plan that was begun, with its times
-        apply_plan(again, stopped=True)
-        assert inspect(query).next.first == 7
-        assert validate(query).findings == ()
-    else:
-        apply_plan(plan_undo(undo_files(query)[0]), stopped=True)
-        assert files_of(query) == before
+    for again in (lambda: plan_rewind(query, to_batch=1), lambda: apply_plan(other)):
+        with pytest.raises(CheckpointError, match="is not finished"):
+            again()
+    assert undo_files(query) == [begun]
+    apply_plan(plan_undo(begun))
+    assert files_of(query) == before
 
 
 REWINDS: dict[str, tuple[list[str], int]] = {
@@ -191,7 +158,7 @@ REWINDS: dict[str, tuple[list[str], int]] = {
 @pytest.mark.parametrize("case", REWINDS)
 def test_points_to_go_back_to(query: Path, case: str) -> None:
     options, batch_id = REWINDS[case]
-    CHECKPOINT.succeed("rewind", str(query), *options, "--apply", "--stopped")
+    CHECKPOINT.succeed("rewind", str(query), *options, "--apply")
     (newest,) = inspect(query, last=1).batches
     assert newest.offsets == {"0": {"logOffset": batch_id}}
     assert validate(query).findings == ()
@@ -275,13 +242,13 @@ def test_source_files_that_are_gone_refuse_a_rewind(query: Path) -> None:
 def test_the_printed_commands_can_be_pasted(query: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = query.rename(query.with_name("dir %@#x 'ü'"))
     before = files_of(place)
-    printed = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "3", "--apply", "--stopped")
+    printed = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "3", "--apply")
     undo = printed.partition("to take it back: penstock checkpoint ")[2]
-    CHECKPOINT.succeed(*shlex.split(undo), "--stopped")
+    CHECKPOINT.succeed(*shlex.split(undo))
     interrupt(plan_rewind(place, to_batch=3), monkeypatch, after=2)
     found = CHECKPOINT.run("validate", str(place)).output
-    command = found.partition("take it back: penstock checkpoint ")[2].partition("--apply")[0]
-    CHECKPOINT.succeed(*shlex.split(command), "--apply", "--stopped")
+    undo = found.partition("take the change back: penstock checkpoint ")[2].splitlines()[0]
+    CHECKPOINT.succeed(*shlex.split(undo))
     assert {path: data for path, data in files_of(place).items() if path in before} == before
 
 
@@ -296,7 +263,7 @@ def test_names_of_source_files_are_percent_encoded(query: Path) -> None:
         plan_rewind(query, to_batch=1)
 
 
-def test_a_location_of_which_nothing_can_be_read_is_repaired_first(query: Path) -> None:
+def test_a_location_of_which_nothing_can_be_read_is_refused(query: Path) -> None:
     for batch_id in (3, 4):
         (query / f"offsets/{batch_id}").write_bytes(b"")
     with pytest.raises(CheckpointError, match="offsets/4 cannot be read"):
@@ -332,17 +299,17 @@ def test_new_entries_pass_over_damaged_ones(query: Path, case: str, command: str
     plan = plan_promote(query, 1) if command == "promote" else plan_rewind(query, to_batch=1)
     assert any("the query could not start as it was (" in each for each in plan.meaning)
 
-    undo = apply_plan(plan, stopped=True)
+    undo = apply_plan(plan)
     following = inspect(query).next
     assert (following.first, following.rerun, following.problem) == (7, (), None)
     assert {f.severity for f in validate(query).findings} <= {"warning", "note"}
 
-    apply_plan(plan_undo(undo), stopped=True)
+    apply_plan(plan_undo(undo))
     assert files_of(query) == before
 
 
 def test_plans_and_results_are_printed_as_json(query: Path) -> None:
-    command = ("rewind", str(query), "--to-batch", "1", "--stopped", "--json")
+    command = ("rewind", str(query), "--to-batch", "1", "--json")
     plan = json.loads(CHECKPOINT.succeed(*command))
     assert plan["location"] == f"file://{query}"
     assert plan["command"] == "rewind --to-batch 1"
@@ -354,7 +321,7 @@ def test_plans_and_results_are_printed_as_json(query: Path) -> None:
     done = json.loads(CHECKPOINT.succeed(*command, "--apply"))
     assert done["applied"] is True
     assert done["undo"] == f"file://{undo_files(query)[0]}"
-    back = json.loads(CHECKPOINT.succeed("undo", done["undo"], "--apply", "--stopped", "--json"))
+    back = json.loads(CHECKPOINT.succeed("undo", done["undo"], "--apply", "--json"))
     assert back["applied"] is True
     assert inspect(query).next.first == 5
 
@@ -384,7 +351,7 @@ def test_an_entry_that_was_altered_is_not_copied(query: Path, path: str) -> None
 @pytest.mark.parametrize("path", ["offsets/4", "commits/4"])
 def test_a_newest_entry_that_was_altered_is_passed_over(query: Path, path: str) -> None:
     altered = alter(query / path)
-    apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=1))
     assert inspect(query).next.problem is None
     folder = (query / path).parent
     names = {entry.name for entry in folder.glob("[0-9]*") if entry.read_text() == altered}
@@ -392,17 +359,12 @@ def test_a_newest_entry_that_was_altered_is_passed_over(query: Path, path: str) 
 
 
 def test_a_location_on_an_object_store_is_changed_without_checksums(query: Path) -> None:
-    """And without times there is no evidence that the query is stopped."""
-    url = f"memory://{uuid.uuid4().hex}/query"
-    apply_import(plan_import(export_location(query), url))
-    with pytest.raises(ConcurrentDriverError, match="a query may still be running"):
-        apply_plan(plan_rewind(url, to_batch=1))
-
-    undo = apply_plan(plan_rewind(url, to_batch=1), stopped=True)
+    url = copy_to_store(query)
+    undo = apply_plan(plan_rewind(url, to_batch=1))
     new = {path for path in Checkpoint.open(url).files if path.rpartition("/")[2] in ("5", "6")}
     assert new == {"offsets/5", "offsets/6", "commits/5", "commits/6"}
     assert inspect(url).next.first == 7
-    apply_plan(plan_undo(undo), stopped=True)
+    apply_plan(plan_undo(undo))
     assert inspect(url).next.first == 5
 
 
@@ -411,7 +373,7 @@ def test_a_batch_without_commit_does_not_run_again(query: Path) -> None:
         (query / name).unlink()
     plan = plan_rewind(query, to_batch=2)
     assert any("batch 4, planned and not committed" in each for each in plan.meaning)
-    apply_plan(plan, stopped=True)
+    apply_plan(plan)
     assert inspect(query).next.first == 7
     with pytest.raises(ConfigError, match="not among the batches that are done"):
         plan_rewind(query, to_batch=4)
@@ -427,7 +389,7 @@ def test_half_a_character_in_a_setting_is_kept(query: Path, command: str) -> Non
         path = query / f"offsets/{batch_id}"
         edit(path, lambda text: text.replace('"conf":{', f'"conf":{{"a":{HALF},'))
     point = ("--to-batch", "1") if command == "rewind" else ("1",)
-    CHECKPOINT.succeed(command, str(query), *point, "--apply", "--stopped")
+    CHECKPOINT.succeed(command, str(query), *point, "--apply")
     assert '"a":"\\uD800"' in (query / "offsets/6").read_text()
     assert validate(query).severity in (None, "note")
     assert inspect(query).batches[-1].conf["a"] == "\ud800"
@@ -439,29 +401,26 @@ def test_a_location_whose_name_is_no_utf8_is_changed_as_any(query: Path) -> None
     query.rename(place)
     before = files_of(place)
     CHECKPOINT.succeed("validate", str(place))
-    done = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "1", "--apply", "--stopped")
+    done = CHECKPOINT.succeed("rewind", str(place), "--to-batch", "1", "--apply")
     assert r"quer\udcff" in done
     assert inspect(place).next.first == 7
     (undo,) = undo_files(place)
-    CHECKPOINT.succeed("undo", str(undo), "--apply", "--stopped")
+    CHECKPOINT.succeed("undo", str(undo), "--apply")
     assert files_of(place) == before
     fork = place.with_name("for\udcff")
     CHECKPOINT.succeed("fork", str(place), str(fork), "--apply")
     assert inspect(fork).next.first == 5
-    export = place.with_name("expor\udcff")
-    CHECKPOINT.succeed("export", str(place), str(export))
-    CHECKPOINT.succeed("import", str(export), str(place.with_name("ne\udcff")), "--apply")
 
 
 def test_promote_takes_the_settings_with_it(query: Path) -> None:
     path = query / "offsets/1"
     path.write_text(path.read_text().replace('partitions":"2"', 'partitions":"7"'))
     (query / "offsets/.1.crc").unlink()
-    apply_plan(plan_promote(query, 1), stopped=True)
+    apply_plan(plan_promote(query, 1))
     (newest,) = inspect(query, last=1).batches
     assert newest.conf == {"spark.sql.shuffle.partitions": "7"}
 
-    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=3))
     (newest,) = inspect(query, last=1).batches
     assert newest.conf == {"spark.sql.shuffle.partitions": "7"}  # that of the newest
     assert newest.offsets == {"0": {"logOffset": 3}}
@@ -469,7 +428,7 @@ def test_promote_takes_the_settings_with_it(query: Path) -> None:
 
 def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
     assert plan_rewind(query, to_batch=4).changes == ()
-    apply_plan(plan_rewind(query, to_batch=2), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=2))
     assert plan_rewind(query, to_batch=2).changes == ()
     assert "nothing to change" in CHECKPOINT.succeed("rewind", str(query), "--to-batch", "2")
 
@@ -477,7 +436,7 @@ def test_there_is_nothing_to_do_where_the_query_stands(query: Path) -> None:
 def test_shifts_count_from_where_the_query_stands(query: Path) -> None:
     for end in (2, 1):
         count = {2: "2", 1: "1"}[end]
-        CHECKPOINT.succeed("rewind", str(query), "--shift-by", count, "--apply", "--stopped")
+        CHECKPOINT.succeed("rewind", str(query), "--shift-by", count, "--apply")
         (newest,) = inspect(query, last=1).batches
         assert newest.offsets == {"0": {"logOffset": end}}
     with pytest.raises(ConfigError, match="give 1 to 1: the end of batch 0"):
@@ -492,7 +451,7 @@ def test_shifts_leave_out_batches_that_cannot_be_read(query: Path) -> None:
 
 
 def test_going_ahead_again_says_what_it_means(query: Path) -> None:
-    apply_plan(plan_rewind(query, to_batch=1), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=1))
     plan = plan_rewind(query, to_batch=4)
     assert any("source 0: ahead, to" in each and "is not read" in each for each in plan.meaning)
 
@@ -504,7 +463,7 @@ def test_named_sources_and_newer_versions_keep_their_form(query: Path) -> None:
         names = json.dumps({"sourceMetadataInfo": {}})[1:]
         path.write_text(f"v2\n{metadata[:-1]},{names}\n0:{offset}")
         (query / f"offsets/.{batch_id}.crc").unlink()
-    apply_plan(plan_rewind(query, to_batch=2), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=2))
     (newest,) = inspect(query, last=1).batches
     assert (newest.offset_version, newest.offsets) == (2, {"0": {"logOffset": 2}})
     assert validate(query).findings == ()
@@ -517,3 +476,58 @@ def test_a_time_of_thousands_of_digits_is_a_usage_error(query: Path) -> None:
     failed = CHECKPOINT.run("rewind", str(query), "--to-timestamp", "9" * 5000)
     assert failed.exit_code == 2
     assert "--to-timestamp" in failed.output
+
+
+PLANTED: dict[str, Callable[[Path, Path], dict[str, object]]] = {
+    "through a linked folder": lambda query, victim: {
+        "path": link(query / "sources/link", victim) + "/keys"
+    },
+    "a linked file": lambda query, victim: {"path": link(query / "sources/file", victim / "keys")},
+    "a folder of the user's": lambda _, __: {"path": "journal/keys"},
+    "a copy of a linked file": lambda query, victim: {
+        "path": "state/0/0/9.delta",
+        "before": {"copyOf": link(query / "sources/s", victim / "secret")},
+    },
+    "a copy of a file outside": lambda _, victim: {
+        "path": "state/0/0/9.delta",
+        "before": {"copyOf": f"../{victim.name}/secret"},
+    },
+    "the barrier": lambda _, __: {"path": BARRIER},
+    "half a character": lambda _, __: {"path": "offsets/\ud800"},
+    "a long name": lambda _, __: {"path": f"sources/0/{'a' * 250}"},
+    "many folders": lambda _, __: {"path": f"sources/{'a/' * 3000}b"},
+}
+
+
+def link(path: Path, target: Path) -> str:
+    path.symlink_to(target)
+    return f"sources/{path.name}"
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_change_reaches_nothing_outside(query: Path, case: str) -> None:
+    """Whoever can write to a location can put a barrier and an undo file there."""
+    victim = query.with_name("victim")
+    victim.mkdir()
+    (victim / "secret").write_bytes(b"secret")
+    change = {"before": {"text": "planted"}, "after": None, "why": "an entry"}
+    change |= PLANTED[case](query, victim)
+    fields = {"version": 1, "command": "rewind --to-batch 1", "newest": [4, 4], "meaning": []}
+    undo = query / "undo/1-rewind.json"
+    undo.parent.mkdir()
+    undo.write_text(json.dumps(fields | {"changes": [change]}))
+    (query / BARRIER).write_bytes(barrier_entry("token", undo="undo/1-rewind.json"))
+    before = files_of(query), files_of(victim), sorted(query.parent.iterdir())
+
+    with pytest.raises((CheckpointError, ConfigError)):
+        apply_plan(plan_undo(undo), stopped=True)
+    assert (files_of(query), files_of(victim), sorted(query.parent.iterdir())) == before
+
+
+def test_hostile_text_is_refused_without_a_traceback(query: Path) -> None:
+    infinite = b'{"version":1,"command":"a","meaning":[],"newest":[Infinity,1],"changes":[]}'
+    (query / "undo").mkdir()
+    for text in (b"", b"[" * 200_000, infinite):
+        (query / "undo/a.json").write_bytes(text)
+        with pytest.raises(ConfigError, match="it is not an undo file"):
+            plan_undo(query / "undo/a.json")

@@ -17,7 +17,6 @@ from penstock.errors import PenstockError
 from tests.cli.commands import Commands
 
 from .queries import write_query, write_stateless
-from .test_sink_log import write_sink
 from .test_validate import found
 
 CHECKPOINT = Commands("checkpoint", columns=200)
@@ -57,11 +56,9 @@ def test_entries_of_gigabytes_are_findings_and_no_command_reads_them(tmp_path: P
         assert {each.path for each in findings if "268,435,456" in each.what} == LARGE
         for name, *options in (
             ("inspect",),
-            ("rewind", "--to-batch", "1", "--apply", "--stopped"),
-            ("promote", "1", "--apply", "--stopped"),
-            ("repair", "--apply", "--stopped"),
+            ("rewind", "--to-batch", "1", "--apply"),
+            ("promote", "1", "--apply"),
             ("fork", str(tmp_path / "fork"), "--apply"),
-            ("export", str(tmp_path / "export.json")),
             ("diff", "3", "4"),
         ):
             told(name, str(query), *options)
@@ -75,18 +72,6 @@ def told(*command: str) -> None:
     """Run a command, which may fail with an error of penstock only."""
     done = CHECKPOINT.run(*command)
     assert done.exception is None or isinstance(done.exception, (PenstockError, SystemExit)), done
-
-
-@pytest.mark.parametrize("name", ["4", ".4.crc"])
-def test_the_entries_of_a_sink_have_the_same_limit(tmp_path: Path, name: str) -> None:
-    query = write_stateless(tmp_path / "query", batches=5)
-    output = write_sink(query)
-    grow(output / "_spark_metadata" / name)
-    sink = ("--sink", str(output))
-    with little_memory():
-        told("rewind", str(query), "--to-batch", "1", *sink)
-        (finding,) = validate(query, sink=output).findings
-    assert "more than the 268,435,456" in finding.what
 
 
 def test_an_undo_file_of_gigabytes_is_refused(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_an_old_version_is_laid_above_all_others(query: Path) -> None:
     shutil.copy(query / "state/0/0/2.delta", query / "state/0/0/2.snapshot")
     before = files_of(query)
 
-    undo = apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    undo = apply_plan(plan_rewind(query, to_batch=3))
 
     following = inspect(query).next
     assert (following.first, following.rerun) == (13, ())
@@ -67,12 +67,12 @@ def test_an_old_version_is_laid_above_all_others(query: Path) -> None:
     assert newest.next_watermark_ms == 4
     assert [f.path for f in validate(query).findings] == ["offsets/8"]  # its watermark runs back
 
-    apply_plan(plan_undo(undo), stopped=True)
+    apply_plan(plan_undo(undo))
     assert files_of(query) == before
 
 
 def test_promote_takes_the_state_back_too(query: Path) -> None:
-    apply_plan(plan_promote(query, 0), stopped=True)
+    apply_plan(plan_promote(query, 0))
     assert inspect(query).next.first == 10
     assert set(chain(query, 1, above=8)) == {"9.snapshot", "10.delta"}
 
@@ -83,16 +83,16 @@ def test_the_same_offsets_with_other_state_are_another_point(query: Path) -> Non
     assert plan_rewind(query, to_batch=7).changes == ()
 
 
-@pytest.mark.parametrize("appended", range(8, 13))
+@pytest.mark.parametrize("appended", [8, 11])
 def test_any_batch_that_a_rewind_appended_stands_for_all_of_them(
     query: Path, appended: int
 ) -> None:
     """Version 10 of partition 1 is a part of the copy, and no state of a batch."""
-    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=3))
     assert inspect(query).next.first == 13
     run(query, 13, log_offset=7)
 
-    apply_plan(plan_rewind(query, to_batch=appended), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=appended))
 
     assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
     (newest,) = inspect(query, last=1).batches
@@ -100,14 +100,14 @@ def test_any_batch_that_a_rewind_appended_stands_for_all_of_them(
 
 
 def test_a_batch_that_a_rewind_appended_is_promoted_with_its_state(query: Path) -> None:
-    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=3))
     run(query, 13, log_offset=7)
-    apply_plan(plan_promote(query, 9), stopped=True)
+    apply_plan(plan_promote(query, 9))
     assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
 
 
 def test_what_a_rewind_appended_is_no_point_where_its_last_batch_is_lost(query: Path) -> None:
-    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=3))
     for batch_id in (13, 14):
         run(query, batch_id, log_offset=7)
     remove(query / "commits/12")
@@ -121,14 +121,14 @@ def test_what_a_rewind_appended_is_no_point_where_its_last_batch_is_lost(query: 
 @pytest.mark.parametrize("retired", [0, 8])
 def test_shifts_lead_back_along_the_way_that_the_query_took(query: Path, retired: int) -> None:
     """Batches 4 to 7, of which it was taken back, are none of its points, kept or retired."""
-    apply_plan(plan_rewind(query, to_batch=3), stopped=True)
+    apply_plan(plan_rewind(query, to_batch=3))
     run(query, 13, log_offset=5)
     run(query, 14, log_offset=7)
     for batch_id in range(retired):
         remove(query / f"offsets/{batch_id}")
         remove(query / f"commits/{batch_id}")
 
-    apply_plan(plan_rewind(query, shift_by=2), stopped=True)
+    apply_plan(plan_rewind(query, shift_by=2))
 
     assert loaded(query, 1, inspect(query).next.first) == [b"1/%d.delta" % v for v in (1, 2, 3, 4)]
     (newest,) = inspect(query, last=1).batches

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import shutil
 import threading
-import uuid
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -18,11 +18,8 @@ from penstock.checkpoint.checksum import checksum_of
 from penstock.checkpoint.tools import (
     Finding,
     NextBatch,
-    apply_import,
-    export_location,
     inspect,
     last_state,
-    plan_import,
     validate,
 )
 from penstock.checkpoint.tools.barrier import BARRIER, barrier_entry
@@ -30,7 +27,7 @@ from penstock.storage import open_storage
 from tests.cli.commands import Commands
 from tests.waiting import WAIT_S
 
-from .queries import PARTITIONS, write_query, write_stateless
+from .queries import PARTITIONS, copy_to_store, write_query, write_stateless
 
 _VALIDATE = Commands("checkpoint", "validate", columns=200)
 
@@ -371,15 +368,7 @@ def test_json_holds_what_is_printed(query: Path) -> None:
 
 def test_object_stores_are_checked_as_disks_are(query: Path) -> None:
     remove(query / "commits/1")
-    url = f"memory://{uuid.uuid4().hex}/query"
-    storage = open_storage(url)
-    for path in query.rglob("*"):
-        if path.is_file() and not path.name.startswith("."):
-            storage.create(str(path.relative_to(query)), path.read_bytes())
-
-    assert [(each.severity, each.path) for each in validate(url).findings] == [
-        ("warning", "commits/1")
-    ]
+    assert found(copy_to_store(query)) == [("warning", "commits/1")]
 
 
 def test_sparks_own_checksums_tell_the_size(query: Path) -> None:
@@ -465,8 +454,7 @@ def test_folders_of_other_names_are_not_in_the_way(query: Path) -> None:
 
 
 def test_a_folder_in_a_log_is_found_on_an_object_store(query: Path) -> None:
-    url = f"memory://{uuid.uuid4().hex}/query"
-    apply_import(plan_import(export_location(query), url))
+    url = copy_to_store(query)
     open_storage(url).create("offsets/5/x", b"")
 
     assert found(url) == [("error", "offsets/5")]
@@ -572,3 +560,68 @@ def test_a_torn_newest_entry_keeps_the_query_from_starting(query: Path) -> None:
         assert last_state(query).next.problem
         (query / name).write_bytes(data)
     assert inspect(query).next.problem is None
+
+
+def alter(path: Path) -> None:
+    """Change a digit, and not the checksum."""
+    text = path.read_text()
+    (at, digit), *_ = ((n, c) for n, c in reversed([*enumerate(text)]) if c.isdigit())
+    path.write_text(f"{text[:at]}{int(digit) ^ 1}{text[at + 1 :]}")
+
+
+def uncommit(query: Path) -> None:
+    remove(query / "commits/4")
+
+
+AGAIN, PLANNED, BACK = "runs again", "is planned again", "rewind {} --to-batch 3 --apply"
+BY_HAND: dict[str, tuple[Callable[[Path], object], str, int]] = {
+    "torn offsets": (
+        lambda q: (uncommit(q), edit(q / "offsets/4", lambda text: text[:-1])),
+        PLANNED,
+        4,
+    ),
+    "altered offsets": (lambda q: (uncommit(q), alter(q / "offsets/4")), PLANNED, 4),
+    "torn commit": (lambda q: (q / "commits/4").write_bytes(b"v1\n{"), AGAIN, 4),
+    "empty commit": (lambda q: (q / "commits/4").write_bytes(b""), AGAIN, 4),
+    "altered commit": (lambda q: alter(q / "commits/4"), AGAIN, 4),
+    "torn offsets of a batch that is done": (
+        lambda q: (q / "offsets/4").write_bytes(b""),
+        BACK,
+        7,
+    ),
+    "commits ahead": (lambda q: remove(q / "offsets/4"), BACK, 7),
+    "start of the newest": (
+        lambda q: (q / "offsets/3").write_bytes(b""),
+        "rewind {} --to-batch 4 --apply",
+        7,
+    ),
+}
+"""The damage, what `validate` says without a backup, and the batch that runs next after it."""
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+def test_what_is_done_by_hand_leaves_a_query_that_starts(tmp_path: Path, case: str) -> None:
+    damage, words, following = BY_HAND[case]
+    query = write_stateless(tmp_path / "a query", batches=5)
+    damage(query)
+    errors = [each for each in validate(query).findings if each.severity == "error"]
+    (finding,) = (each for each in errors if not each.path.startswith("sources/"))
+    assert words.format(f"'file://{query}'") in finding.fix
+
+    by_hand = finding.fix.partition("stop the query and ")[2]
+    if by_hand.startswith("remove "):
+        for path in by_hand.removeprefix("remove ").partition(":")[0].split(" and "):
+            (query / path).unlink()
+    else:
+        command = by_hand.removeprefix("go back: penstock checkpoint ")
+        Commands("checkpoint").succeed(*shlex.split(command))
+    assert inspect(query).next.first == following
+    assert inspect(query).next.problem is None
+    assert validate(query).severity in (None, "warning")
+
+
+def test_what_a_later_release_wrote_is_not_removed(query: Path) -> None:
+    uncommit(query)
+    edit(query / "offsets/4", lambda text: text.replace("v1", "v9"))
+    (finding,) = validate(query).findings
+    assert "remove" not in finding.fix

@@ -17,7 +17,7 @@ from functools import cached_property
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
-from penstock.checkpoint.tools.barrier import INTERRUPTED, barriers_in, is_barrier
+from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED
 from penstock.checkpoint.tools.batches import (
     Batch,
     batch_ids_in,
@@ -54,7 +54,7 @@ _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"
 _OPERATION = "open checkpoint location"
 PIECE_BYTES = 2**24
-"""So much of a large file is held at a time."""
+"""The bytes of a large file that are held at a time."""
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
 
@@ -100,23 +100,17 @@ class Checkpoint:
 
     @cached_property
     def planned(self) -> tuple[int, ...]:
-        """The batch ids in the offset log, ascending; barriers are none."""
-        return batch_ids_in((path for path in self.files if not is_barrier(path)), "offsets")
+        """The batch ids in the offset log, ascending; the barrier is none."""
+        return batch_ids_in((path for path in self.files if path != BARRIER), "offsets")
 
     @property
     def is_barred(self) -> bool:
         """Whether a change of the location is not finished; then no query starts."""
-        return self.barrier is not None
-
-    @cached_property
-    def barrier(self) -> str | None:
-        """The entry that bars the location; None without one."""
-        return max(barriers_in(self.files)[-1:], default=None)
+        return BARRIER in self.files
 
     def read_barrier(self) -> bytes:
-        """Return the entry that bars the location; empty where it cannot be read."""
-        paths = [] if self.barrier is None else [self.barrier]
-        (entry,) = self.read(paths).values() or (b"",)
+        """Return the entry that bars the location; empty without one, or if it cannot be read."""
+        entry = self.read([BARRIER]).get(BARRIER) if self.is_barred else None
         return entry if isinstance(entry, bytes) else b""
 
     @cached_property

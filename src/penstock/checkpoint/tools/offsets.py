@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
-"""With how often it was created anew before."""
+"""With how often it was created again before."""
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
 
@@ -99,7 +99,7 @@ def is_of_journal(offset: object) -> bool:
 def topic_parts(offset: object) -> dict[str, int]:
     """Return the offset of each partition of topics, as ``topic/partition``.
 
-    An offset that does not tell topics apart by how often they were created anew.
+    An offset that does not tell topics apart by how often they were created again.
     """
     return {
         f"{topic.partition('@')[0]}/{partition}": value

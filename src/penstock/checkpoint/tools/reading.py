@@ -16,23 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from penstock.checkpoint.checksum import sidecar_name
-from penstock.checkpoint.location_id import METADATA
-from penstock.checkpoint.used_sinks import NOTES
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
 __all__ = [
-    "AT_ROOT",
     "FOLDERS",
     "MOST_BYTES",
-    "OF_PROGRAMS",
     "Content",
     "inner_folders",
     "list_files",
     "list_folders",
     "read_entries",
-    "read_files",
     "read_if_there",
 ]
 
@@ -41,12 +35,6 @@ R = TypeVar("R")
 
 FOLDERS = ("commits", "offsets", "sources", "state")
 """The folders of a checkpoint location that are read: Spark's own."""
-
-OF_PROGRAMS = (NOTES,)
-"""The folders in which a penstock program keeps facts beside its batches: small, and never code."""
-
-AT_ROOT = (METADATA, sidecar_name(METADATA))
-"""The files beside them that are."""
 
 Content = bytes | StorageError
 """What a file holds, or why it cannot be read."""
@@ -94,9 +82,16 @@ def inner_folders(storage: Storage, folder: str, files: Iterable[str]) -> list[s
     return sorted({f"{folder}/{each[0]}" for each in parts if len(each) > 1})
 
 
-def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
-    """Return what files hold, by path, without those that are gone; one request for each."""
+def read_entries(
+    storage: Storage, files: Mapping[str, FileInfo], paths: Iterable[str]
+) -> dict[str, Content]:
+    """Return what files hold, by path, without those that are gone; one request for each.
+
+    ``files`` tells their sizes, by path: what is too large is an error, and not read.
+    """
     wanted = list(paths)
+    refused = {p: _too_large(files[p]) for p in wanted if p in files and _is_too_large(files[p])}
+    wanted = [path for path in wanted if path not in refused]
 
     def read(path: str) -> Content | None:
         try:
@@ -105,16 +100,7 @@ def read_files(storage: Storage, paths: Iterable[str]) -> dict[str, Content]:
             return error
 
     contents = zip(wanted, _at_once(storage, read, wanted), strict=True)
-    return {path: content for path, content in contents if content is not None}
-
-
-def read_entries(
-    storage: Storage, files: Mapping[str, FileInfo], paths: Iterable[str]
-) -> dict[str, Content]:
-    """Return what files hold as ``read_files`` does; ``files`` are their sizes, by path."""
-    wanted = list(paths)
-    refused = {p: _too_large(files[p]) for p in wanted if p in files and _is_too_large(files[p])}
-    return {**read_files(storage, [p for p in wanted if p not in refused]), **refused}
+    return {**{path: data for path, data in contents if data is not None}, **refused}
 
 
 def _is_too_large(info: FileInfo) -> bool:

@@ -9,7 +9,8 @@ are just being written.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -18,9 +19,7 @@ from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.recovery import plan_recovery
 from penstock.checkpoint.rollback import rollback_hint
 from penstock.checkpoint.tools.barrier import BARRIER, INTERRUPTED, ways_out
-from penstock.checkpoint.tools.batches import Batch, parse_batch
-from penstock.checkpoint.tools.changes.sink_log import SinkLog
-from penstock.checkpoint.tools.changes.sink_owner import find_stranger
+from penstock.checkpoint.tools.batches import Batch, batch_paths, parse_batch
 from penstock.checkpoint.tools.checkpoint import PIECE_BYTES, Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.checks.batches import (
     check_clocks,
@@ -40,6 +39,7 @@ from penstock.checkpoint.tools.checks.log_entries import (
     check_metadata,
     check_operator_info,
     check_source_log,
+    is_of_newer_version,
     penstock_checks,
     spark_checks,
 )
@@ -58,9 +58,9 @@ from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.offsets import entry_of_log, log_offset
 from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
-from penstock.errors import CheckpointError, StorageError
+from penstock.errors import StorageError
 
-__all__ = ["Validation", "find_damage", "validate"]
+__all__ = ["Validation", "validate"]
 
 _COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
 _NOT_READ = (
@@ -69,7 +69,7 @@ _NOT_READ = (
 )
 _NO_NEED = "nothing, unless you want to go back to it: "
 _AT_ONCE = 64
-"""So many files with checksums are held at a time; larger ones are read in pieces."""
+"""The number of files with checksums that are held at a time; larger ones are read in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,27 +102,24 @@ class _Facts:
     """Of each file source, the oldest entry of its log that is still read."""
 
 
-def validate(
-    place: str | os.PathLike[str], *, sink: str | os.PathLike[str] | None = None
-) -> Validation:
+def validate(place: str | os.PathLike[str]) -> Validation:
     """Return what is wrong with a checkpoint location; no damage makes it raise.
 
     Args:
         place: path or URL of the location.
-        sink: the folder to which the query writes with Spark's own file sink: whether its log fits.
 
     Raises:
-        ConfigError: there is no checkpoint location, or no such sink.
+        ConfigError: there is no checkpoint location.
         StorageError: it cannot be listed.
     """
     checkpoint = Checkpoint.open(place)
     facts = _read(checkpoint)
-    found = [*_find(checkpoint, facts), *_check_sink(checkpoint, sink)]
+    found = _find(checkpoint, facts)
     if worst(found) in ("warning", "error"):
         # Of a running query one folder may have been listed before a batch, and the next after it.
         later = Checkpoint.open(place)
-        again = {*find_damage(later), *_check_sink(later, sink)}
-        found = [finding for finding in found if finding in again]
+        again = {(each.path, each.what) for each in _find(later, _read(later))}
+        found = [each for each in found if (each.path, each.what) in again]
     order = ("error", "warning", "note")
     return Validation(
         location=checkpoint.url,
@@ -131,23 +128,6 @@ def validate(
         severity=worst(found),
         findings=tuple(sorted(found, key=lambda each: order.index(each.severity))),
     )
-
-
-def _check_sink(checkpoint: Checkpoint, sink: str | os.PathLike[str] | None) -> Iterator[Finding]:
-    if sink is not None:
-        newest = (max(ids, default=-1) for ids in (checkpoint.planned, checkpoint.committed))
-        log = SinkLog.open(sink)
-        yield from log.check(*newest)
-        with suppress(CheckpointError):  # a damaged entry, which the check has found
-            if (stranger := find_stranger(checkpoint, log)) is not None:
-                what = "the queries would lose records of each other"
-                fix = "give the folder that the query's writeStream has as its path"
-                yield Finding("error", log.storage.url, stranger, what, fix)
-
-
-def find_damage(checkpoint: Checkpoint) -> list[Finding]:
-    """Return what is wrong with a location by one scan, in no order."""
-    return _find(checkpoint, _read(checkpoint))
 
 
 def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
@@ -174,17 +154,61 @@ def _find(checkpoint: Checkpoint, facts: _Facts) -> list[Finding]:
             *_check_folders(checkpoint, facts),
         )
     )
-    return found if facts.is_penstock else [_weighed(each, facts) for each in found]
+    if facts.is_penstock:  # its fixes are those of the driver's own errors
+        return found
+    back = _rewind(checkpoint, facts, {each.path for each in found if each.severity == "error"})
+    return [_weighed(each, checkpoint, facts, back) for each in found]
 
 
-def _weighed(finding: Finding, facts: _Facts) -> Finding:
-    """Return an error of an entry as a warning if no start reads the entry."""
+def _weighed(finding: Finding, checkpoint: Checkpoint, facts: _Facts, back: str | None) -> Finding:
+    """Return an error of Spark's logs with what to do by hand, or as a warning.
+
+    It is a warning if no start reads the entry. ``back`` is the rewind to the last sound batch.
+    """
+    if finding.severity != "error" or is_of_newer_version(finding):
+        return finding
+    if finding.path == "offsets":  # entries that a start needs are missing
+        return finding if back is None else replace(finding, fix=f"{finding.fix}; or {back}")
     log, _, name = finding.path.partition("/")
     ids = {"offsets": facts.planned[-2:], "commits": facts.committed[-1:]}.get(log, ())
     batch_id = parse_batch_id(name)
-    if finding.severity != "error" or batch_id is None or not ids or batch_id >= ids[0]:
+    if batch_id is None or not ids or finding.path not in facts.contents:
         return finding
-    return replace(finding, severity="warning", meaning=_NOT_READ, fix=f"{_NO_NEED}{finding.fix}")
+    if batch_id < ids[0]:
+        fix = f"{_NO_NEED}{finding.fix}"
+        return replace(finding, severity="warning", meaning=_NOT_READ, fix=fix)
+    way = _by_hand(log, batch_id, checkpoint, facts, back)
+    return (
+        finding if way is None else replace(finding, fix=f"{finding.fix}; without a backup, {way}")
+    )
+
+
+def _by_hand(
+    log: str, batch_id: int, checkpoint: Checkpoint, facts: _Facts, back: str | None
+) -> str | None:
+    """Return what to do about a damaged entry that a start of Spark reads; None for nothing."""
+    newest = facts.planned[-1] if facts.planned else -1
+    path = f"{log}/{batch_id}"
+    paths = [each for each in (path, sidecar_of(path)) if each in checkpoint.files]
+    removal = f"stop the query and remove {' and '.join(paths)}"
+    if log == "offsets" and batch_id == newest and batch_id not in facts.committed:
+        seen = f"; if its sink skips the batch ids it has seen, {back}" if back else ""
+        return f"{removal}: batch {batch_id} is planned again, with what has come since{seen}"
+    if log == "commits" and batch_id == newest:
+        return f"{removal}: batch {batch_id} runs again, with the same offsets"
+    return back
+
+
+def _rewind(checkpoint: Checkpoint, facts: _Facts, damaged: Collection[str]) -> str | None:
+    """Return how a query of Spark goes back to its newest batch that is done and sound."""
+    done = reversed(sorted({*facts.planned} & {*facts.committed}))
+    sound = next((each for each in done if not {*batch_paths(each)} & {*damaged}), None)
+    if sound is None:
+        return None
+    place = shlex.quote(checkpoint.url)
+    return (
+        f"stop the query and go back: penstock checkpoint rewind {place} --to-batch {sound} --apply"
+    )
 
 
 def _way_back(checkpoint: Checkpoint, facts: _Facts) -> str | None:
@@ -251,7 +275,7 @@ def _unfinished_change(checkpoint: Checkpoint) -> Finding:
     """Return the only finding until the change is finished: files may be as before, or after."""
     return Finding(
         "error",
-        checkpoint.barrier or BARRIER,
+        BARRIER,
         INTERRUPTED,
         "no query starts on the location, of which some files may have been changed",
         ways_out(checkpoint.read_barrier(), checkpoint.storage.uri),

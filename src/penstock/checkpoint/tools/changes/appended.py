@@ -3,8 +3,8 @@
 A query begins where the newest entry of the offset log ends, if that batch is done. So two batches
 are appended under the next ids, P and P + 1, in both logs, each with the offsets of the earlier
 batch. The query continues with batch P + 2 (with state, more are appended: see rewind_state). No id
-is used twice, for sinks recognize batches by their ids; and a query that runs against all evidence
-fails when it plans batch P.
+is used twice, for sinks recognize batches by their ids; and a query that still runs fails when it
+plans batch P.
 
 Why two: at its start Spark has sources of its first interface (files) get the newest batch once
 more, from the end of the batch before. They refuse a range that runs backwards, as that of batch P
@@ -15,8 +15,7 @@ Source: MicroBatchExecution.populateStartOffsets, FileStreamSource.getBatch.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from penstock.checkpoint.log_files import OffsetFile, SourceLine
@@ -24,40 +23,27 @@ from penstock.checkpoint.tools.batches import batch_paths, parse_offset
 from penstock.checkpoint.tools.changes.available import TopicCheck, describe_source
 from penstock.checkpoint.tools.changes.files import new_file
 from penstock.checkpoint.tools.changes.plan import FileChange, Plan
-from penstock.checkpoint.tools.changes.position import Position, misfit, refusal
-from penstock.checkpoint.tools.changes.preview import Preview
+from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.changes.rewind_state import StateRewind, plan_state
-from penstock.checkpoint.tools.changes.sink_log import Missing, SinkLog
-from penstock.checkpoint.tools.changes.sink_owner import find_stranger
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.reading import Content
+from penstock.storage import FileInfo
 
-__all__ = ["Extent", "Target", "plan_appended"]
+__all__ = ["Target", "plan_appended"]
 
 _ENTRIES = 2
-"""So many batches are appended at least."""
+"""The number of batches that are appended at least."""
 _MOST = 10_000
-"""So many ids at most are left out: each takes files in the logs, and in the undo file."""
+"""The number of batches that are appended at most: each takes files, and room in the undo file."""
 _TWICE = (
     "a sink that appends gets these records a second time; one that skips the batch ids it has"
     " seen takes them as new"
 )
 _FILE_SINK = (
     "NOT for a query that writes with Spark's own file sink (format parquet, json, csv, ...): its"
-    " log in the output's _spark_metadata would lack these batches, and the query fails. For such a"
-    " one, give the folder of its output (--sink)"
+    " log in the output's _spark_metadata would lack these batches, and the query fails. Start such"
+    " a one on a new location, with a new folder for its output"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """What goes back besides the two logs."""
-
-    sink: str | os.PathLike[str] | None = None
-    drop_state: bool = False
-
-    def __str__(self) -> str:
-        sink = "" if self.sink is None else f" --sink {os.fspath(self.sink)}"
-        return f"{sink} --drop-state" if self.drop_state else sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,40 +63,33 @@ def plan_appended(
     position: Position,
     command: str,
     target: Target,
-    extent: Extent,
     are_held: TopicCheck | None,
+    *,
+    drop_state: bool = False,
 ) -> Plan:
-    """Plan that a query of Spark continues from a target.
+    """Plan that a query of Spark continues from a target; ``drop_state`` empties its state.
 
     Raises:
-        ConfigError: the sink is not the query's.
-        CheckpointError: what the query would read is gone, its state cannot go back, or the sink's
-            log does not tell which files were in the output.
+        CheckpointError: what the query would read is gone, or its state cannot go back.
     """
     _check_sources(checkpoint, position.offsets, target.sources)
-    sink = None if extent.sink is None else SinkLog.open(extent.sink)
-    lowest = position.next_id + _ENTRIES
-    missing = None
-    if sink is not None:
-        lowest = max(lowest, _above(sink, checkpoint, position))
-        missing = _missing(sink, target)
     state = plan_state(
         checkpoint,
         position.newest.conf,
         target.batch_id,
-        lowest=lowest,
-        drop=extent.drop_state,
+        lowest=position.next_id + _ENTRIES,
+        drop=drop_state,
     )
     if state.next_id - position.next_id > _MOST:
         raise refusal(
             checkpoint,
             f"the next batch would be {state.next_id}, and each id from {position.next_id} on needs"
             f" its files: more than {_MOST}",
-            "restore a newer backup of the location, or `fork` it with a new folder for the sink",
+            "restore a newer backup of the location",
         )
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
-    is_more = command.startswith("promote") or (extent.drop_state and state.changes)
-    if _stands_at(position, target, state, sink) and not is_more:
+    is_more = command.startswith("promote") or (drop_state and state.changes)
+    if _stands_at(position, target, state) and not is_more:
         nothing = f"the query stands at {target.words} already: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)
     changes = list(state.changes)
@@ -118,59 +97,40 @@ def plan_appended(
         offsets_path, commit_path = batch_paths(batch_id)
         changes += new_file(checkpoint, offsets_path, target.offsets, target.words)
         changes += new_file(checkpoint, commit_path, target.commit, "its batch counts as done")
-    if sink is not None:
-        changes += sink.changes(target.batch_id, state.next_id)
     _check_start(checkpoint, changes)
     meaning = [*_meaning(checkpoint, position, target, state)]
     meaning += _sources(checkpoint, position, target, are_held)
-    meaning += _sink_meaning(target, sink, missing)
+    meaning += (_TWICE, _FILE_SINK)
     return Plan(checkpoint.url, command, tuple(meaning), tuple(changes), newest)
-
-
-def _above(sink: SinkLog, checkpoint: Checkpoint, position: Position) -> int:
-    """Return the first id that may run next: a compacted entry of the sink's log is below it."""
-    hint = "give the folder that the query's writeStream has as its path"
-    newest = max(sink.newest, position.next_id - 1)
-    if sink.newest < position.newest.batch_id - (not position.newest.committed):
-        raise misfit(
-            sink.storage.url,
-            f"its log ends with batch {sink.newest}, and the query is at batch"
-            f" {position.newest.batch_id}: this is not the query's output",
-            hint,
-        )
-    if (stranger := find_stranger(checkpoint, sink)) is not None:
-        raise misfit(sink.storage.url, stranger, hint)
-    compacted = sink.first_compacted(newest)
-    return newest + 2 if compacted is None else compacted + 1
-
-
-def _missing(sink: SinkLog, target: Target) -> Missing:
-    """Return which files of the output are gone that stay in it; refuse one that was moved."""
-    missing = sink.missing(target.batch_id)
-    if missing and missing.is_all:
-        raise misfit(
-            sink.storage.url,
-            f"{missing}: the output was moved, or this is a copy of it",
-            "move it back to where its log says, which is where the query writes",
-        )
-    return missing
 
 
 def _check_start(checkpoint: Checkpoint, changes: Sequence[FileChange]) -> None:
     """Refuse a plan after which no query could start."""
-    after = Preview(checkpoint, changes)
+    after = _Preview(checkpoint, changes)
     (newest,) = after.batches(after.planned[-1:])
     if (problem := after.next_batch(newest).problem) is not None:
         raise refusal(checkpoint, f"the query could not start: {problem}", "see `validate`")
 
 
-def _stands_at(
-    position: Position, target: Target, state: StateRewind, sink: SinkLog | None
-) -> bool:
+class _Preview(Checkpoint):
+    """A location with changes that are not made yet: what a start would find there."""
+
+    def __init__(self, checkpoint: Checkpoint, changes: Iterable[FileChange]) -> None:
+        # Not the copies of state: a start reads none.
+        self._new = {each.path: each.after for each in changes if isinstance(each.after, bytes)}
+        infos = {path: FileInfo(path, len(data)) for path, data in self._new.items()}
+        super().__init__(checkpoint.storage, {**checkpoint.files, **infos})
+
+    def read(self, paths: Iterable[str]) -> dict[str, Content]:
+        """See Checkpoint.read."""
+        wanted = list(paths)
+        new = {path: self._new[path] for path in wanted if path in self._new}
+        return {**super().read(path for path in wanted if path not in new), **new}
+
+
+def _stands_at(position: Position, target: Target, state: StateRewind) -> bool:
     """Whether the query continues from there as it is; state changes also without new offsets."""
     if not position.is_done or target.sources != position.offsets.sources:
-        return False
-    if sink is not None and sink.newest != position.newest.batch_id:
         return False
     return not state.changes or target.batch_id == position.newest.batch_id
 
@@ -202,26 +162,6 @@ def _sources(
     for (source, end), line in zip(ends.items(), target.sources, strict=True):
         if (start := parse_offset(line.offset)) != end:
             yield f"source {source}: {describe_source(checkpoint, source, start, end, are_held)}"
-
-
-def _sink_meaning(target: Target, sink: SinkLog | None, missing: Missing | None) -> Iterator[str]:
-    if missing:
-        yield f"the output stays without what is gone from it: {missing}"
-    if sink is None:
-        yield _TWICE
-        yield _FILE_SINK
-    elif target.batch_id is None:
-        yield f"the output in {sink.storage.url} stays as it is, and gets these records a 2nd time"
-    else:
-        if target.batch_id < sink.newest:
-            yield (
-                f"the files of the sink's batches {target.batch_id + 1} to {sink.newest} leave the"
-                " output"
-            )
-        yield (
-            f"the output in {sink.storage.url} goes back, too, for all who read it with Spark: its"
-            " log names the files of the batches up to there. Later files stay in the folder"
-        )
 
 
 def _check_sources(

@@ -9,15 +9,15 @@ import os
 
 from penstock.checkpoint.tools.changes.position import refusal
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.reading import AT_ROOT, FOLDERS
+from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import Storage, local_root
 
-__all__ = ["check_no_link", "find_link", "link_in"]
+__all__ = ["check_no_link", "link_in"]
 
 
 def check_no_link(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError if a link is among what is copied of a location."""
-    if (path := find_link(checkpoint.storage)) is not None:
+    if (path := _find_link(checkpoint.storage)) is not None:
         raise refusal(
             checkpoint,
             f"{path} is a symbolic link, which no query creates: what it leads to is not copied",
@@ -25,7 +25,7 @@ def check_no_link(checkpoint: Checkpoint) -> None:
         )
 
 
-def find_link(storage: Storage) -> str | None:
+def _find_link(storage: Storage) -> str | None:
     """Return the path of a link among what is copied of a location; None without one."""
     root = local_root(storage.url)
     if root is None:
@@ -33,7 +33,7 @@ def find_link(storage: Storage) -> str | None:
     for folder, folders, files in os.walk(root):
         if folder == root:  # a journal may be huge, and is not copied
             folders[:] = [name for name in folders if name in FOLDERS]
-            files = [name for name in files if name in AT_ROOT]
+            files = []
         for name in sorted((*folders, *files)):
             path = os.path.join(folder, name)
             if os.path.islink(path):

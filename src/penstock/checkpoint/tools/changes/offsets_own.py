@@ -2,7 +2,7 @@
 
 A driver begins where the newest entry of the offset log ends, if that batch is done. So a batch is
 appended to both logs, under the next id, that ends at the wanted offsets and reads nothing. A
-program that runs against all evidence plans the same id, finds it taken, and ends.
+program that still runs plans the same id, finds it taken, and ends.
 
 Only offsets of topics are moved: a journal keeps its records by the entries, and by what consumers
 commit, so those of its streams only grow (see rewind_own).

@@ -4,8 +4,7 @@ r"""A change of a checkpoint location as plain values, and as the text of its un
      "changes":[{"path":"offsets/13","before":null,"after":{"text":"v1\n..."},"why":"..."}]}
 
 A file's content is ``null`` where there is no file, text, base64, or ``{"copyOf":path}``: that of
-another file of the location, which is too large to be held twice. A file with a ``root`` is in the
-log of the query's sink, below that URL, and not in the location.
+another file of the location, which is too large to be held twice.
 
 Whoever can write to the location can write such a file, and must not reach others by it: paths that
 no plan has are refused, and links when it is applied (penstock.checkpoint.tools.changes.links).
@@ -15,39 +14,29 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.rollback import REWOUND
-from penstock.checkpoint.tools.barrier import is_barrier
-from penstock.checkpoint.tools.findings import Finding
+from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import check_path
-from penstock.storage.names import is_temporary
 
 __all__ = [
-    "SINK_LOG",
     "CopyOf",
     "FileChange",
     "MalformedPlanError",
     "Plan",
-    "dump_content",
     "dump_plan",
     "inverse",
-    "is_plain_path",
-    "parse_content",
     "parse_plan",
     "plan_fields",
 ]
 
 _VERSION = 1
-SINK_LOG = "_spark_metadata"
-"""The folder in which Spark's file sink keeps its log, in that of its output."""
 _MOST_NAMES, _NAME_BYTES = 16, 200
 """Spark's paths have up to seven names. A name may have 255 bytes, and temporary files add some."""
-_SINK_ENTRY = re.compile(rf"{SINK_LOG}/(\.[0-9]+(\.compact)?\.crc|[0-9]+(\.compact)?)")
 
 
 class MalformedPlanError(ValueError):
@@ -69,13 +58,6 @@ class FileChange:
     before: bytes | CopyOf | None
     after: bytes | CopyOf | None
     why: str
-    root: str | None = None
-    """URL of the folder that the path is in; None for the location."""
-
-    @property
-    def place(self) -> str:
-        """Where the file is: its path in the location, else its URL."""
-        return self.path if self.root is None else f"{self.root}/{self.path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +74,12 @@ class Plan:
     newest: tuple[int, int]
     """The newest planned and the newest committed batch when it was planned; -1 for none."""
     undo_path: str | None = None
-    """Its undo file, by its path in the location; None before it is first applied."""
-    left: tuple[Finding, ...] = ()
-    """What `validate` will find that the plan does not fix: a repair says so."""
+    """The undo file that it was read from, by its path in the location; None for a new plan."""
 
     def newest_after(self) -> tuple[int, int]:
         """Return the newest ids that the logs may hold before, during and after the change."""
         logs = ("offsets", "commits")
-        paths = [change.path for change in self.changes if change.root is None]
+        paths = [change.path for change in self.changes]
         planned, committed = (
             max(before, *(_batch_id(path, log) for path in paths), -1)
             for before, log in zip(self.newest, logs, strict=True)
@@ -108,11 +88,9 @@ class Plan:
 
 
 def inverse(plan: Plan) -> Plan:
-    """Return the change that takes a change back; temporary files stay removed."""
+    """Return the change that takes a change back."""
     changes = tuple(
-        replace(each, before=each.after, after=each.before)
-        for each in reversed(plan.changes)
-        if each.before is None or not is_temporary(each.path.rpartition("/")[2])
+        replace(each, before=each.after, after=each.before) for each in reversed(plan.changes)
     )
     meaning = ("the location is again as it was before",)
     return replace(plan, command=f"undo {plan.command}", meaning=meaning, changes=changes)
@@ -146,11 +124,10 @@ def parse_plan(data: bytes, *, location: str, undo_path: str) -> Plan:
             raise MalformedPlanError(f"it is of version {fields['version']}, not {_VERSION}")
         changes = tuple(
             FileChange(
-                _parse_path(each),
+                _checked_path(str(each["path"])),
                 _parse_side(each["before"]),
                 _parse_side(each["after"]),
                 str(each["why"]),
-                None if each.get("root") is None else str(each["root"]),
             )
             for each in fields["changes"]
         )
@@ -170,39 +147,24 @@ def _batch_id(path: str, log: str) -> int:
 
 
 def _change_fields(change: FileChange) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+    return {
         "path": change.path,
         "before": _dump_side(change.before),
         "after": _dump_side(change.after),
         "why": change.why,
     }
-    return fields if change.root is None else {**fields, "root": change.root}
 
 
-def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
-    return {"copyOf": side.path} if isinstance(side, CopyOf) else dump_content(side)
-
-
-def _parse_path(fields: Any) -> str:
-    """Return the path of a change; outside of the location only an entry of a sink's log."""
-    path = str(fields["path"])
-    if fields.get("root") is None:
-        return _inner_path(path)
-    if not _SINK_ENTRY.fullmatch(path):
-        raise ValueError(f"it changes {path} of {fields['root']}")
-    return path
-
-
-def _inner_path(path: str) -> str:
-    """Return the path of a file that a plan may change: in Spark's folders, or at the root."""
+def _checked_path(path: str) -> str:
+    """Return a path if it is one that a plan may change: in Spark's folders, or REWOUND."""
     folder, slash, _ = check_path(path).partition("/")
-    is_known = folder in FOLDERS if slash else folder == REWOUND or folder.startswith(".")
-    if is_barrier(path) or not is_known or not is_plain_path(path):
+    is_known = folder in FOLDERS if slash else folder == REWOUND
+    if path == BARRIER or not is_known or not _is_plain(path):
         raise ValueError(f"it changes {path!r}")
     return path
 
 
-def is_plain_path(path: str) -> bool:
+def _is_plain(path: str) -> bool:
     """Whether a path is UTF-8, and no longer than those that queries write."""
     try:
         names = path.encode().split(b"/")
@@ -211,25 +173,24 @@ def is_plain_path(path: str) -> bool:
     return len(names) <= _MOST_NAMES and max(map(len, names)) <= _NAME_BYTES
 
 
-def _parse_side(value: Any) -> bytes | CopyOf | None:
-    is_copy = value is not None and "copyOf" in value
-    return CopyOf(_inner_path(str(value["copyOf"]))) if is_copy else parse_content(value)
-
-
-def dump_content(content: bytes | None) -> dict[str, str] | None:
-    """Return a file's content as plain JSON."""
-    if content is None:
+def _dump_side(side: bytes | CopyOf | None) -> dict[str, str] | None:
+    """Return what a file holds as plain JSON."""
+    if side is None:
         return None
+    if isinstance(side, CopyOf):
+        return {"copyOf": side.path}
     try:
-        return {"text": content.decode()}
+        return {"text": side.decode()}
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(content).decode()}
+        return {"base64": base64.b64encode(side).decode()}
 
 
-def parse_content(value: Any) -> bytes | None:
-    """Return what ``dump_content`` was given; raises ValueError, KeyError, TypeError."""
+def _parse_side(value: Any) -> bytes | CopyOf | None:
+    """Return what ``_dump_side`` was given; raises ValueError, KeyError, TypeError."""
     if value is None:
         return None
+    if "copyOf" in value:
+        return CopyOf(_checked_path(str(value["copyOf"])))
     if "text" in value:
         return str(value["text"]).encode()
     return base64.b64decode(value["base64"], validate=True)

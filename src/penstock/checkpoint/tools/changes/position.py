@@ -96,7 +96,7 @@ def _stuck(checkpoint: Checkpoint, problem: str | None) -> CheckpointError:
     return refusal(
         checkpoint,
         f"the query cannot start on the location as it is: {problem or 'it has just moved'}",
-        "see `penstock checkpoint validate` and `penstock checkpoint repair` first",
+        "see `penstock checkpoint validate` first: it says what to do by hand",
     )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from penstock.checkpoint.log_files import SourceLine
 from penstock.checkpoint.log_format import dump_json
-from penstock.checkpoint.tools.changes.appended import Extent, Target, plan_appended
-from penstock.checkpoint.tools.changes.apply import interrupted_plan
+from penstock.checkpoint.tools.changes.appended import Target, plan_appended
 from penstock.checkpoint.tools.changes.available import TopicCheck
 from penstock.checkpoint.tools.changes.entries import encode_commit, encode_offsets
+from penstock.checkpoint.tools.changes.hold import check_not_barred
 from penstock.checkpoint.tools.changes.offsets_own import plan_own_offsets
 from penstock.checkpoint.tools.changes.plan import Plan
 from penstock.checkpoint.tools.changes.position import (
@@ -45,7 +45,6 @@ def plan_rewind(
     to_timestamp_ms: int | None = None,
     shift_by: int | None = None,
     may_skip: bool = False,
-    sink: str | os.PathLike[str] | None = None,
     drop_state: bool = False,
     are_held: TopicCheck | None = None,
     clock: Clock | None = None,
@@ -65,8 +64,6 @@ def plan_rewind(
         shift_by: so many batches before where the query stands.
         may_skip: whether ``to_offsets`` may be after where the query stands: what lies in between
             is never read then.
-        sink: the folder to which the query writes with Spark's own file sink: its output goes back,
-            too.
         drop_state: empty the state instead of taking it back.
         are_held: checks that Kafka's topics still have what is read again.
         clock: for the time of the new entry.
@@ -82,15 +79,14 @@ def plan_rewind(
         "--to-timestamp": to_timestamp_ms,
         "--shift-by": shift_by,
     }
-    extent = Extent(sink, drop_state)
-    checkpoint, command = Checkpoint.open(place), f"rewind {_only(place, point)}{extent}"
-    if (begun := interrupted_plan(checkpoint, command, sink)) is not None:
-        return begun
+    command = f"rewind {_only(place, point)}{' --drop-state' if drop_state else ''}"
+    checkpoint = Checkpoint.open(place)
+    check_not_barred(checkpoint)
     position = find_position(checkpoint)
     time_ms = (clock or SystemClock()).time_ms()
     is_own = is_of_penstock(position.newest)
-    if is_own and extent != Extent():
-        raise misfit(checkpoint.url, f"it is of a penstock program: no{extent}", "leave it out")
+    if is_own and drop_state:
+        raise misfit(checkpoint.url, "it is of a penstock program: no --drop-state", "leave it out")
     if to_offsets is not None and is_own:
         return plan_own_offsets(
             checkpoint, position, command, to_offsets, may_skip=may_skip, are_held=are_held
@@ -98,7 +94,7 @@ def plan_rewind(
     if to_offsets is not None:
         sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
         target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
-        return plan_appended(checkpoint, position, command, target, extent, are_held)
+        return plan_appended(checkpoint, position, command, target, are_held, drop_state=drop_state)
     if to_timestamp_ms is not None:
         to_batch = batch_at(checkpoint, to_timestamp_ms)
     elif shift_by is not None:
@@ -107,7 +103,7 @@ def plan_rewind(
         return plan_own_rewind(checkpoint, position, command, to_batch, are_held)
     assert to_batch is not None
     target = _at_batch(checkpoint, position, last_appended(checkpoint, to_batch), time_ms)
-    return plan_appended(checkpoint, position, command, target, extent, are_held)
+    return plan_appended(checkpoint, position, command, target, are_held, drop_state=drop_state)
 
 
 def _json(place: str | os.PathLike[str], offsets: Mapping[str, Any]) -> str:
@@ -134,7 +130,8 @@ def _only(place: str | os.PathLike[str], point: Mapping[str, object]) -> str:
 def _at_offsets(
     position: Position, sources: tuple[SourceLine, ...], time_ms: int, *, drop_state: bool
 ) -> Target:
-    # Without its state the query begins anew, and with the old watermark it would drop all as late.
+    # Without its state the query starts from nothing: with the old watermark it would drop all
+    # records as late.
     return Target(
         "these offsets",
         None,
@@ -173,7 +170,6 @@ def plan_promote(
     place: str | os.PathLike[str],
     batch_id: int,
     *,
-    sink: str | os.PathLike[str] | None = None,
     are_held: TopicCheck | None = None,
     clock: Clock | None = None,
 ) -> Plan:
@@ -182,7 +178,6 @@ def plan_promote(
     Args:
         place: path or URL of the checkpoint location.
         batch_id: the batch of that entry.
-        sink: as for ``plan_rewind``.
         are_held: as for ``plan_rewind``.
         clock: for the time of the new entry.
 
@@ -190,10 +185,9 @@ def plan_promote(
         ConfigError: there is no such batch, or no location.
         CheckpointError: as for ``plan_rewind``.
     """
-    extent = Extent(sink)
-    checkpoint, command = Checkpoint.open(place), f"promote {batch_id}{extent}"
-    if (begun := interrupted_plan(checkpoint, command, sink)) is not None:
-        return begun
+    command = f"promote {batch_id}"
+    checkpoint = Checkpoint.open(place)
+    check_not_barred(checkpoint)
     position = find_position(checkpoint)
     if is_of_penstock(position.newest):
         raise refusal(
@@ -211,4 +205,4 @@ def plan_promote(
         encode_commit(commit, {}),
         offsets.sources,
     )
-    return plan_appended(checkpoint, position, command, target, extent, are_held)
+    return plan_appended(checkpoint, position, command, target, are_held)

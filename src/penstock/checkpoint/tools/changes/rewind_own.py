@@ -34,7 +34,7 @@ from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["exactly_once_outputs", "plan_own_rewind", "refuse_state"]
+__all__ = ["plan_own_rewind", "refuse_state"]
 
 _OPERATORS = "spark.penstock.operators"
 _OUTPUTS = "spark.penstock.outputs"
@@ -146,8 +146,8 @@ def _check_journal(
     return f"{records:,} records again, none retired; `penstock journal verify` reads them all"
 
 
-def exactly_once_outputs(checkpoint: Checkpoint) -> list[str]:
-    """Return the outputs of a program whose sinks take no earlier batch, and none of another plan.
+def _exactly_once_outputs(checkpoint: Checkpoint) -> list[str]:
+    """Return the outputs of a program whose sinks take no earlier batch.
 
     Raises:
         StorageError: the location cannot be listed.
@@ -159,7 +159,7 @@ def exactly_once_outputs(checkpoint: Checkpoint) -> list[str]:
 
 
 def _refuse_sinks(checkpoint: Checkpoint) -> None:
-    names = exactly_once_outputs(checkpoint)
+    names = _exactly_once_outputs(checkpoint)
     if names:
         raise refusal(
             checkpoint,

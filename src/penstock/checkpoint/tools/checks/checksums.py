@@ -22,22 +22,12 @@ _WITHOUT_BACKUP = (
     "; without one, go back to a batch whose state is whole, or throw the state away (rewind"
     " --drop-state)"
 )
-_WITHOUT_ENTRY = (
-    "; without a backup, go back to the batch before, if that is sound (repair, where the entry is"
-    " the newest; else rewind --to-batch)"
-)
 UNCHECKED = (
     "Spark 4.0 to 4.3 read logs, and state that is not in RocksDB, unchecked (by Hadoop's"
     " FileContext): the query starts with what was altered, and loses or repeats records. What"
     " reads the file by Hadoop's FileSystem fails (ChecksumException)"
 )
 """What an altered file means for a query of Spark."""
-
-
-def _way_on(path: str) -> str:
-    folder = path.partition("/")[0]
-    ways = {"state": _WITHOUT_BACKUP, "offsets": _WITHOUT_ENTRY, "commits": _WITHOUT_ENTRY}
-    return ways.get(folder, "")
 
 
 def sidecar_of(path: str) -> str:
@@ -82,7 +72,7 @@ def check_sidecar(
             f"it does not fit its checksum {sidecar_of(path)}: one of the two was altered",
             "the program does not start" if strict else UNCHECKED,
             "restore the file from a backup; if it was edited by hand and is right, remove the"
-            f" checksum file{_way_on(path)}",
+            f" checksum file{_WITHOUT_BACKUP if path.startswith('state/') else ''}",
         )
 
 

@@ -40,6 +40,7 @@ __all__ = [
     "check_metadata",
     "check_operator_info",
     "check_source_log",
+    "is_of_newer_version",
     "is_torn",
     "penstock_checks",
     "spark_checks",
@@ -109,7 +110,12 @@ def penstock_checks(storage: Storage) -> EntryChecks:
 def is_torn(checks: EntryChecks, path: str, data: bytes) -> bool:
     """Whether an entry of a log cannot be read by any release: it was cut off, or overwritten."""
     findings = checks[path.partition("/")[0]](path, data)
-    return any(each.severity == "error" and _NEWER not in each.what for each in findings)
+    return any(each.severity == "error" and not is_of_newer_version(each) for each in findings)
+
+
+def is_of_newer_version(finding: Finding) -> bool:
+    """Whether an entry is sound, and only a later release reads it."""
+    return _NEWER in finding.what
 
 
 def check_operator_info(path: str, data: bytes) -> Iterator[Finding]:
@@ -163,7 +169,6 @@ def _check_offsets(
     path: str, data: bytes, file_sources: Collection[str], json_sources: Collection[str]
 ) -> Iterator[Finding]:
     """Yield what is wrong with an entry of the offset log."""
-    fix = f"{_RESTORE}; without one, go back to the batch before (docs/checkpoints.md)"
     try:
         check_version(parse_log(data).version, NEWEST_OFFSET_VERSION)
         found = parse_offset_file(data)
@@ -184,17 +189,17 @@ def _check_offsets(
                     " which names no entry of its log (logOffset)"
                 )
     except MalformedLogError as error:
-        yield _unreadable(path, error, fix)
+        yield _unreadable(path, error, _RESTORE)
         return
     if not found.sources:
-        yield _error(path, "it holds no source's offset: the file was cut off", _NOT_STARTING, fix)
+        what = "it holds no source's offset: the file was cut off"
+        yield _error(path, what, _NOT_STARTING, _RESTORE)
     elif found.metadata is not None:  # Spark 2.1 wrote none
         yield from _odd_fields(path, metadata, _OFFSET_FIELDS[found.version])
 
 
 def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
     """Yield what is wrong with an entry of the commit log."""
-    fix = f"{_RESTORE}; without one, remove it if its batch is the newest: that batch runs again"
     try:
         found = parse_commit_file(data)
         check_version(found.version, NEWEST_COMMIT_VERSION)
@@ -203,9 +208,12 @@ def _check_commit(path: str, data: bytes) -> Iterator[Finding]:
             if not isinstance(found.metadata.get(field), Mapping):
                 raise MalformedLogError(f"Log file was malformed: it lacks {field}")
     except MalformedLogError as error:
-        yield _unreadable(path, error, fix)
+        yield _unreadable(path, error, _RESTORE)
         return
     if not parse_log(data).lines:
+        fix = (
+            f"{_RESTORE}; without one, remove it if its batch is the newest: that batch runs again"
+        )
         yield Finding("warning", path, _NO_MARK, "Spark takes 0 for the watermark", fix)
     elif found.metadata or found.version != 1:  # before Spark 2.4 it was empty
         yield from _odd_fields(path, found.metadata, _COMMIT_FIELDS[found.version])
