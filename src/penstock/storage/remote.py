@@ -25,6 +25,7 @@ from penstock.storage.checks import (
     as_buffer,
     check_new_path,
     check_root,
+    name_taken,
     slice_bounds,
     storage_error,
 )
@@ -120,11 +121,6 @@ class FsspecStorage(Storage):
                 return []
             return sorted(_describe(found, location), key=attrgetter("name"))
 
-    def find(self, folder: str = "") -> Sequence[str]:
-        """See Storage.find."""
-        paths = (found.path for found in self.walk(folder))
-        return [path for path in paths if not is_temporary(path.rpartition("/")[2])]
-
     def walk(self, folder: str = "") -> Sequence[FileInfo]:
         """See Storage.walk."""
         location = self._locate(folder) if folder else self._root
@@ -189,13 +185,7 @@ class FsspecStorage(Storage):
             except OSError as error:
                 if overwrite or not _says_taken(error):
                     raise
-                raise AlreadyExistsError(
-                    "the name is taken",
-                    operation="create",
-                    path=path,
-                    ids={"storage": self.url},
-                    hint="another process was first; list the folder to see what it wrote",
-                ) from error
+                raise name_taken(path, self.url) from error
 
     def _upload(self, location: str, content: bytes, mode: str) -> None:
         for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
