@@ -15,15 +15,6 @@ from penstock.errors import (
 from penstock.storage.base import check_path
 from penstock.storage.names import is_temporary
 
-__all__ = [
-    "as_buffer",
-    "check_new_path",
-    "check_root",
-    "name_taken",
-    "slice_bounds",
-    "storage_error",
-]
-
 _FULL = {
     errno.ENOSPC: ("no space is left", "free space there, then start again"),
     errno.EDQUOT: ("the quota is reached", "raise the quota or free space, then start again"),

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 from penstock.errors import ConfigError
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.urls import local_root, split_url, url_refusal
+from penstock.storage.urls import HDFS_SCHEMES, local_root, split_url, url_refusal
 
 if TYPE_CHECKING:
     from penstock.storage.hdfs import HdfsStorage
 
 __all__ = ["attach_storage", "open_existing", "open_storage"]
-
-_HDFS = ("hdfs", "viewfs")
 
 
 def open_storage(
@@ -35,7 +33,7 @@ def open_storage(
     if root is not None:
         return LocalStorage(root, private=private, log_writes=log_writes)
     url = _remote_url(url)
-    if split_url(url)[0] in _HDFS:
+    if split_url(url)[0] in HDFS_SCHEMES:
         return _hdfs_storage()(url, private=private, log_writes=log_writes)
     # Imported here because fsspec takes longer to load than a whole local penstock program.
     from penstock.storage.remote import FsspecStorage
@@ -54,7 +52,7 @@ def attach_storage(url: str | os.PathLike[str]) -> Storage:
     if root is not None:
         return LocalStorage.attach(os.path.abspath(root))
     url = _remote_url(url)
-    if split_url(url)[0] in _HDFS:
+    if split_url(url)[0] in HDFS_SCHEMES:
         return _hdfs_storage().attach(url)
     from penstock.storage.remote import FsspecStorage
 
