@@ -139,9 +139,8 @@ def _s3(url: str) -> Raw:
 
 def _requests() -> Iterator[Metric]:
     sys.path.append(str(Path(__file__).parents[1]))
-    from tests.journal.test_requests import Program, publish
-
     from penstock.journal import JournalWriter
+    from tests.journal.test_requests import Program, publish
 
     program = Program()
     writer = JournalWriter(program.stream, "r0")

@@ -38,9 +38,15 @@ def left(hdfs: Cluster, path: str) -> list[str]:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("hdfs://127.0.0.1:1/x", "is away: Connection refused.*check the address"),
-        ("hdfs://no-such-name-service/x", "is away: failed to lookup address.*HADOOP_CONF_DIR"),
-        ("hdfs://nosuch.invalid:8020/x", "is away: failed to lookup address.*check the address"),
+        ("hdfs://127.0.0.1:1/x", "does not answer: Connection refused.*check the address"),
+        (
+            "hdfs://no-such-name-service/x",
+            "does not answer: failed to lookup address.*HADOOP_CONF_DIR",
+        ),
+        (
+            "hdfs://nosuch.invalid:8020/x",
+            "does not answer: failed to lookup address.*check the address",
+        ),
         ("hdfs://host:8020", "names no folder"),
         ("hdfs://host:8020/", "names no folder"),
         ("hdfs://ann@host:8020/x", "names no folder"),
@@ -67,9 +73,9 @@ def test_a_name_node_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(client_module, "_CALL_S", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"hdfs://127.0.0.1:{server.getsockname()[1]}/x"
-        with pytest.raises(ConfigError, match=r"is away: no answer within 0\.5 s"):
+        with pytest.raises(ConfigError, match=r"does not answer: no answer within 0\.5 s"):
             open_storage(url)
-        with pytest.raises(StorageError, match=r"is away: no answer within 0\.5 s"):
+        with pytest.raises(StorageError, match=r"does not answer: no answer within 0\.5 s"):
             attach_storage(url).list()
 
 

@@ -59,9 +59,9 @@ def test_a_program_goes_there(
 ) -> None:
     client = pytest.importorskip("penstock.storage.hdfs")
     monkeypatch.setattr(client, "_FIRST_PATIENCE_S", 0.1)
-    with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*is away"):
+    with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*does not answer"):
         StreamingContext(sc, 1).checkpoint("/data/words")
-    with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*is away"):
+    with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*does not answer"):
         StreamingContext.getOrCreate("/data/words", lambda: StreamingContext(sc, 1))
 
 

@@ -14,10 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 def hadoop_location(path: str) -> str:
-    """Return the URL of a path without a scheme, if Hadoop's default is no local file system.
-
-    Hadoop is asked once there is a JVM: by a SparkContext, or by ``spark-submit``.
-    """
+    """Return the URL of a path without a scheme, if there is a JVM whose default is not local."""
     scheme, rest = split_url(str(path))
     has_authority = rest.startswith("//") and not rest.startswith("///")
     if "PYSPARK_GATEWAY_PORT" in os.environ:

@@ -42,7 +42,7 @@ _CONF = {"dfs.client.failover.max.attempts": "3"}
 _users: dict[str, str] = {}
 _clients: dict[tuple[int, str], Client] = {}
 """By process: a client does not survive a fork, and to drop it in the child would hang."""
-_AWAY = re.compile(r"is away|SafeMode|Standby|RetriableException|IOError\(")
+_AWAY = re.compile(r"does not answer|SafeMode|Standby|RetriableException|IOError\(")
 _LOGIN = "run kinit or set KRB5_CLIENT_KTNAME; a token is for the host and port that it names"
 _ANSWERS: tuple[tuple[str, int | None, str], ...] = (
     ("is not a directory", ENOTDIR, "a file stands where a folder is needed: choose another path"),
@@ -51,7 +51,11 @@ _ANSWERS: tuple[tuple[str, int | None, str], ...] = (
     ("SafeMode", EROFS, "wait until it has left safe mode: hdfs dfsadmin -safemode get"),
     ("SASL|Sasl|GSS|InvalidToken|SIMPLE authentication", EACCES, _LOGIN),
     ("AccessControl", EACCES, "give this user read and write permission there"),
-    ("is away|InvalidArg", None, "check the address, and HADOOP_CONF_DIR for name services"),
+    (
+        "does not answer|InvalidArg",
+        None,
+        "check the address, and HADOOP_CONF_DIR for name services",
+    ),
     ("", None, ""),
 )
 """What an answer of the NameNode says (mostly the name of Java's exception), and what helps."""
@@ -215,11 +219,11 @@ class HdfsStorage(Storage):
             raise OSError(_meaning(str(error))[1], str(error)) from error
         except OSError as error:
             if type(error) is OSError:  # a connection's, which has no error number
-                raise OSError(f"the NameNode is away: {error}") from error
+                raise OSError(f"HDFS does not answer: {error}") from error
             raise
         # The connection may be dead without a sign: the next call makes another.
         _clients.pop((os.getpid(), self._service), None)
-        raise TimeoutError(f"the NameNode is away: no answer within {_CALL_S:g} s")
+        raise TimeoutError(f"HDFS does not answer within {_CALL_S:g} s")
 
     def _do(self, operation: str, path: str, call: Callable[[], Any], *missing: Any) -> Any:
         """Return what a call returns, or ``missing``; repeat it while the NameNode is away."""

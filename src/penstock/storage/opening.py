@@ -19,7 +19,7 @@ __all__ = ["attach_storage", "open_existing", "open_storage"]
 def open_storage(
     url: str | os.PathLike[str], *, private: bool = False, log_writes: bool = False
 ) -> Storage:
-    """Open the storage under a path, a ``file:`` URL, or any fsspec URL with exclusive create.
+    """Open the storage under a path, or a URL of HDFS or of an fsspec store with exclusive create.
 
     URLs are interpreted as in Spark: ``%`` is an ordinary character. Drivers of object stores take
     credentials and endpoints from their environment, so that no URL contains a secret. With
@@ -34,7 +34,7 @@ def open_storage(
         return LocalStorage(root, private=private, log_writes=log_writes)
     url = _remote_url(url)
     if split_url(url)[0] in HDFS_SCHEMES:
-        return _hdfs_storage()(url, private=private, log_writes=log_writes)
+        return _hdfs_storage(url)(url, private=private, log_writes=log_writes)
     # Imported here because fsspec takes longer to load than a whole local penstock program.
     from penstock.storage.remote import FsspecStorage
 
@@ -53,7 +53,7 @@ def attach_storage(url: str | os.PathLike[str]) -> Storage:
         return LocalStorage.attach(os.path.abspath(root))
     url = _remote_url(url)
     if split_url(url)[0] in HDFS_SCHEMES:
-        return _hdfs_storage().attach(url)
+        return _hdfs_storage(url).attach(url)
     from penstock.storage.remote import FsspecStorage
 
     return FsspecStorage.attach(url)
@@ -73,15 +73,12 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
     return attach_storage(path)
 
 
-def _hdfs_storage() -> type[HdfsStorage]:
+def _hdfs_storage(url: str) -> type[HdfsStorage]:
     try:
         from penstock.storage.hdfs import HdfsStorage
     except ImportError as error:
-        raise ConfigError(
-            "storage on HDFS needs a package that is not installed",
-            operation="open storage",
-            hint="pip install hdfs-native",
-        ) from error
+        what = "needs a package that is not installed"
+        raise url_refusal(url, what, "pip install hdfs-native") from error
     return HdfsStorage
 
 

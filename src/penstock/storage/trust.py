@@ -75,11 +75,7 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
 
 
 def check_trusted_owner(url: str, owner: str, mode: int, user: str) -> None:
-    """Refuse a file on HDFS that does not belong to ``user``, or that others can write to.
-
-    Raises:
-        ConfigError: it is one.
-    """
+    """Refuse a file on HDFS that does not belong to ``user``, or that others can write to."""
     if owner != user:
         what, command = f"belongs to user {owner}", f"hdfs dfs -chown {user} {url}"
         raise _refusal(url, what, command, f"run as {owner}")
