@@ -51,11 +51,7 @@ _ANSWERS: tuple[tuple[str, int | None, str], ...] = (
     ("SafeMode", EROFS, "wait until it has left safe mode: hdfs dfsadmin -safemode get"),
     ("SASL|Sasl|GSS|InvalidToken|SIMPLE authentication", EACCES, _LOGIN),
     ("AccessControl", EACCES, "give this user read and write permission there"),
-    (
-        "does not answer|InvalidArg",
-        None,
-        "check the address, and HADOOP_CONF_DIR for name services",
-    ),
+    ("not answer|InvalidArg", None, "check the address, and HADOOP_CONF_DIR for name services"),
     ("", None, ""),
 )
 """What an answer of the NameNode says (mostly the name of Java's exception), and what helps."""
