@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.checkpoint.tools import inspect, validate
+from penstock.status import read_location
 from penstock.storage import open_storage
 from tests.faults.test_kills import Site
 
@@ -35,3 +36,6 @@ def test_each_line_is_written_once(folder: str, tmp_path: Path) -> None:
     assert any("checkpoint-" in name for name in open_storage(site.checkpoint).names())
     assert {each.severity for each in validate(site.checkpoint).findings} <= {"note"}
     assert inspect(site.checkpoint).batches
+    status = read_location(str(site.checkpoint))
+    assert status.committed >= 3
+    assert not status.problems

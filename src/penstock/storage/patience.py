@@ -29,17 +29,17 @@ class Patience:
         within_s: float | None = None,
     ) -> None:
         self._meanwhile = meanwhile
-        self._within_s = STORAGE_PATIENCE_S if within_s is None else within_s
+        self._within_s = within_s
         self._monotonic_s = monotonic_s
         self._failing_since_s: float | None = None
 
     def bear(self, error: PenstockError) -> None:
         """Take an error in; raise it when there were only errors for that long."""
-        now_s = self._monotonic_s()
+        now_s, within_s = self._monotonic_s(), self._within_s or STORAGE_PATIENCE_S
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-            _log.warning("%s, for up to %g s: %s", self._meanwhile, self._within_s, error)
-        if now_s - self._failing_since_s >= self._within_s:
+            _log.warning("%s, for up to %g s: %s", self._meanwhile, within_s, error)
+        if now_s - self._failing_since_s >= within_s:
             raise error
 
     def recovered(self) -> None:
