@@ -136,7 +136,7 @@ def test_a_program_goes_on_through_a_fail_over(fail_over: Cluster, tmp_path: Pat
 
 
 def test_a_full_data_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(client_module, "_FIRST_S", 0.5)
     options = ["dfs.namenode.resource.du.reserved=0", "dfs.blocksize=1048576"]
     with (
         small_disk(tmp_path / "disk", size="48m") as disk,
@@ -236,7 +236,7 @@ def test_kerberos_with_a_token_for_another_host(
 ) -> None:
     secure.do("write-token", tmp_path / "tokens")
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "tokens"))
-    monkeypatch.setattr(client_module, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(client_module, "_FIRST_S", 0.5)
     with pytest.raises(ConfigError, match="a token is for the host and port that it names"):
         open_storage(f"{secure.url}/x")
 
@@ -244,7 +244,7 @@ def test_kerberos_with_a_token_for_another_host(
 def test_kerberos_without_credentials(
     secure: Cluster, nobody: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(client_module, "_FIRST_S", 0.5)
     with pytest.raises(ConfigError, match="run kinit or set KRB5_CLIENT_KTNAME"):
         open_storage(f"{secure.url}/x")
 
@@ -252,7 +252,7 @@ def test_kerberos_without_credentials(
 def test_a_cluster_of_which_the_configuration_says_nothing(
     secure: Cluster, user: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client_module, "_FIRST_PATIENCE_S", 0.5)
+    monkeypatch.setattr(client_module, "_FIRST_S", 0.5)
     write_conf(tmp_path, {"hadoop.security.authentication": "simple"})
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(ConfigError, match="SIMPLE authentication is not enabled"):

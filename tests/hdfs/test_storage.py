@@ -141,7 +141,7 @@ def test_without_a_port_it_is_hadoop_s_own(monkeypatch: pytest.MonkeyPatch) -> N
         return real(service, conf)
 
     monkeypatch.setattr(client_module, "Client", note)
-    monkeypatch.setattr(client_module, "_FIRST_PATIENCE_S", 0.1)
+    monkeypatch.setattr(client_module, "_FIRST_S", 0.1)
     with pytest.raises(ConfigError, match="Connection refused"):
         open_storage("hdfs://127.0.0.1/x")
     assert asked == ["hdfs://127.0.0.1", "hdfs://127.0.0.1:8020"]

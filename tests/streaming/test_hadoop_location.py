@@ -58,7 +58,7 @@ def test_a_program_goes_there(
     on_hdfs: None, sc: SparkContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = pytest.importorskip("penstock.storage.hdfs")
-    monkeypatch.setattr(client, "_FIRST_PATIENCE_S", 0.1)
+    monkeypatch.setattr(client, "_FIRST_S", 0.1)
     with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*does not answer"):
         StreamingContext(sc, 1).checkpoint("/data/words")
     with pytest.raises(ConfigError, match=rf"{_NAME_NODE}/data/words.*does not answer"):

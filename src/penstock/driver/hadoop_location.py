@@ -23,8 +23,8 @@ def hadoop_location(path: str) -> str:
     if jvm is None or not path or has_authority or scheme not in (None, *HDFS_SCHEMES):
         return path
     sc: Any = SparkContext._active_spark_context
-    util = jvm.org.apache.spark.deploy.SparkHadoopUtil
-    conf = util.get().conf() if sc is None else sc._jsc.hadoopConfiguration()
+    spark = jvm.org.apache.spark.deploy.SparkHadoopUtil.get()
+    conf = spark.conf() if sc is None else sc._jsc.hadoopConfiguration()
     hadoop = jvm.org.apache.hadoop
     default = hadoop.fs.FileSystem.getDefaultUri(conf)
     if default.getScheme() == "file":

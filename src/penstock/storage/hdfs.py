@@ -36,13 +36,13 @@ from penstock.storage.urls import url_refusal
 
 _log = logging.getLogger("penstock.CheckpointFileManager")
 _CALL_S = 60.0  # for one call: the client has no limit
-_FIRST_PATIENCE_S, _PATIENCE_S = 15.0, 180.0  # before the NameNode's first answer, and after it
+_FIRST_S, _PATIENCE_S = 15.0, 180.0  # before the NameNode's first answer, and after it
 _UNFINISHED_S = 600.0  # a younger temporary file may be of a create in progress; clocks differ
 _CONF = {"dfs.client.failover.max.attempts": "3"}
 _users: dict[str, str] = {}
 _clients: dict[tuple[int, str], Client] = {}
 """By process: a client does not survive a fork, and to drop it in the child would hang."""
-_AWAY = re.compile(r"does not answer|SafeMode|Standby|RetriableException|IOError\(")
+_AWAY = re.compile(r"does not answer|SafeMode|Standby|RetriableException|IOError\(|in time")
 _LOGIN = "run kinit or set KRB5_CLIENT_KTNAME; a token is for the host and port that it names"
 _ANSWERS: tuple[tuple[str, int | None, str], ...] = (
     ("is not a directory", ENOTDIR, "a file stands where a folder is needed: choose another path"),
@@ -73,15 +73,14 @@ class HdfsStorage(Storage):
             raise url_refusal(url, what, f"write {scheme}://namenode:8020/path")
         self._service, self._root = f"{scheme}://{authority}", f"/{check_path(path)}"
         self.url = checks.check_root(self._service + self._root)
-        self._private, self._log_writes = private, log_writes
-        self._wait_s = wait_s or _FIRST_PATIENCE_S
+        self._private, self._log_writes, self._wait_s = private, log_writes, wait_s or _FIRST_S
         if wait_s is None:
             self._try_out()
 
     @classmethod
     def attach(cls, url: str) -> HdfsStorage:
         """Open a URL without a request, to read."""
-        return cls(url, wait_s=_FIRST_PATIENCE_S)
+        return cls(url, wait_s=_FIRST_S)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.url, self._private, self._log_writes, _PATIENCE_S))
@@ -159,8 +158,9 @@ class HdfsStorage(Storage):
             client = _client(self._service)
             if self._private:  # a folder that comes with a file has the mode of its parent
                 client.mkdirs(folder, 0o700, create_parent=True)
-            with client.create(temporary, options) as writer:
-                writer.write(content)
+            writer = client.create(temporary, options)
+            writer.write(content)  # if it fails, to close it would hide why; its deletion ends it
+            writer.close()
 
         try:
             self._ask(write)
@@ -189,8 +189,7 @@ class HdfsStorage(Storage):
             return
         if self._service not in _users:
             self._try_out()
-        facts = status.owner, status.permission, _users[self._service]
-        check_trusted_owner(self._service + place, *facts)
+        check_trusted_owner(self._service + place, status, _users[self._service])
 
     def _info(self, place: str) -> Any:
         return self._do("look for", place, lambda: self._call("get_file_info", place), None)
@@ -212,7 +211,8 @@ class HdfsStorage(Storage):
                 if returns_in_time(lambda: answers.append(call()), _CALL_S):
                     return answers[0]
         except RuntimeError as error:
-            raise OSError(_meaning(str(error))[1], str(error)) from error
+            number = _meaning(str(error))[1]
+            raise (OSError(number, str(error)) if number else OSError(str(error))) from error
         except OSError as error:
             if type(error) is OSError:  # a connection's, which has no error number
                 raise OSError(f"HDFS does not answer: {error}") from error

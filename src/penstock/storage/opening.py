@@ -77,8 +77,7 @@ def _hdfs_storage(url: str) -> type[HdfsStorage]:
     try:
         from penstock.storage.hdfs import HdfsStorage
     except ImportError as error:
-        what = "needs a package that is not installed"
-        raise url_refusal(url, what, "pip install hdfs-native") from error
+        raise url_refusal(url, "needs what is not installed", "pip install hdfs-native") from error
     return HdfsStorage
 
 

@@ -20,6 +20,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from typing import Any
 
 from penstock.errors import ConfigError
 from penstock.storage.urls import HDFS_SCHEMES, local_root, split_url
@@ -74,12 +75,12 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
         raise _refusal(path, what, fix.format(path), way_out)
 
 
-def check_trusted_owner(url: str, owner: str, mode: int, user: str) -> None:
+def check_trusted_owner(url: str, status: Any, user: str) -> None:
     """Refuse a file on HDFS that does not belong to ``user``, or that others can write to."""
-    if owner != user:
-        what, command = f"belongs to user {owner}", f"hdfs dfs -chown {user} {url}"
-        raise _refusal(url, what, command, f"run as {owner}")
-    if mode & _OTHERS_WRITE:
+    if status.owner != user:
+        what, command = f"belongs to user {status.owner}", f"hdfs dfs -chown {user} {url}"
+        raise _refusal(url, what, command, f"run as {status.owner}")
+    if status.permission & _OTHERS_WRITE:
         raise _refusal(url, "can be written by other users", f"hdfs dfs -chmod go-w {url}", "")
 
 
