@@ -1,6 +1,6 @@
 """Storage: publish, read, list and delete small files, beside the raw client of each store.
 
-Stores are the local disk, HDFS (Hadoop's cluster for tests, one DataNode), and S3 (moto). The raw
+Stores are the local disk, HDFS (Hadoop's cluster for tests, three DataNodes), and S3 (moto). The raw
 client does the same steps without checks, limits and translation of errors: on a disk a temporary
 file, fsync, rename and fsync of the folder; on HDFS hdfs-native's create, close and rename; on S3 a
 conditional put of s3fs. Times are medians of single operations, ours and the peer's in turns. Last,

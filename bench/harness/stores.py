@@ -28,7 +28,7 @@ def hdfs_root() -> Iterator[str | None]:
         return
     with (
         tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder,
-        Cluster(Path(folder)).running() as cluster,
+        Cluster(Path(folder), "mini.datanodes=3").running() as cluster,
     ):
         yield f"{cluster.url}/bench"
 

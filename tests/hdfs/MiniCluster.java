@@ -17,7 +17,7 @@ import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * HDFS in this process, on loopback. Arguments: its folder, and any of "ha", "kerberos=USER" and
- * settings as key=value. Prints the addresses of its NameNodes, and takes commands by standard input.
+ * settings as key=value ("mini.datanodes": how many, one by default). Prints the addresses of its NameNodes, and takes commands by standard input.
  *
  * <p>With "ha" there are two NameNodes, of which the first is active. With "kerberos" the folder has
  * krb5.conf and user.keytab.
@@ -33,7 +33,7 @@ public class MiniCluster {
         conf.set("dfs.heartbeat.interval", "1");
         conf.set("dfs.namenode.heartbeat.recheck-interval", "1000");
         conf.set("dfs.namenode.delegation.token.always-use", "true");
-        MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf).numDataNodes(1);
+        MiniDFSCluster.Builder builder = new MiniDFSCluster.Builder(conf);
         boolean isHa = options.contains("ha");
         for (String option : options) {
             if (option.startsWith("kerberos=")) {
@@ -43,6 +43,7 @@ public class MiniCluster {
                 conf.set(option.split("=", 2)[0], option.split("=", 2)[1]);
             }
         }
+        builder.numDataNodes(conf.getInt("mini.datanodes", 1));
         if (isHa) {
             builder.nnTopology(MiniDFSNNTopology.simpleHATopology());
             conf.set( // DataNodes are clients of the pair, too

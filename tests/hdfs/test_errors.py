@@ -13,6 +13,7 @@ from penstock.errors import ConfigError, StorageError, StorageFullError
 from penstock.storage import attach_storage, open_storage
 from penstock.storage import hdfs as client_module
 from tests.hdfs.cluster import Cluster
+from tests.waiting import WAIT_S
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hdfs")]
 
@@ -137,7 +138,9 @@ def test_a_name_with_a_colon(hdfs: Cluster, path: str) -> None:
     assert left(hdfs, path) == []
 
 
-def test_no_data_node(hdfs: Cluster, path: str) -> None:
+def test_no_data_node(hdfs: Cluster, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_FIRST_S", "_PATIENCE_S"):  # the NameNode counts on it for some seconds
+        monkeypatch.setattr(client_module, name, WAIT_S)
     storage = open_storage(f"{hdfs.url}{path}")
     storage.create("a", b"1")
     hdfs.do("stop-datanode")

@@ -42,16 +42,16 @@ _CONF = {"dfs.client.failover.max.attempts": "3"}
 _users: dict[str, str] = {}
 _clients: dict[tuple[int, str], Client] = {}
 """By process: a client does not survive a fork, and to drop it in the child would hang."""
-_AWAY = re.compile(r"does not answer|SafeMode|Standby|RetriableException|IOError\(|in time")
+_AWAY = re.compile(r"not answer|SafeMode|Standby|Retriable|IOError\(|DataTransfer|in time")
 _LOGIN = "run kinit or set KRB5_CLIENT_KTNAME; a token is for the host and port that it names"
 _ANSWERS: tuple[tuple[str, int | None, str], ...] = (
     ("is not a directory", ENOTDIR, "a file stands where a folder is needed: choose another path"),
     ("QuotaExceeded", EDQUOT, "see hdfs dfs -count -q -v; raise the quota, or free space"),
     ("could only be written to 0 of", ENOSPC, "see hdfs dfsadmin -report: no DataNode has room"),
     ("SafeMode", EROFS, "wait until it has left safe mode: hdfs dfsadmin -safemode get"),
-    ("SASL|Sasl|GSS|InvalidToken|SIMPLE authentication", EACCES, _LOGIN),
+    ("SASL|Sasl|GSS|InvalidToken", EACCES, _LOGIN),
     ("AccessControl", EACCES, "give this user read and write permission there"),
-    ("not answer|InvalidArg", None, "check the address, and HADOOP_CONF_DIR for name services"),
+    ("not answer|InvalidArg", None, "check the address, HADOOP_CONF_DIR, and that all nodes run"),
     ("", None, ""),
 )
 """What an answer of the NameNode says (mostly the name of Java's exception), and what helps."""
