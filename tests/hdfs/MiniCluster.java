@@ -17,7 +17,8 @@ import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * HDFS in this process, on loopback. Arguments: its folder, and any of "ha", "kerberos=USER" and
- * settings as key=value ("mini.datanodes": how many, one by default). Prints the addresses of its NameNodes, and takes commands by standard input.
+ * settings as key=value ("mini.datanodes": how many, one by default). Prints the addresses of its
+ * NameNodes, and takes commands by standard input.
  *
  * <p>With "ha" there are two NameNodes, of which the first is active. With "kerberos" the folder has
  * krb5.conf and user.keytab.

@@ -43,6 +43,7 @@ def test_the_first_two_of_the_readme(hdfs: Cluster, folder: str, tmp_path: Path)
     path, port = folder.removeprefix(hdfs.url), free_port()
     (tmp_path / "app.log").write_text("all is well\nan error came\n")
     first, http, _ = programs()
+    first = first.replace("local[2]", "local[3]")  # for two receivers
     first = first.replace("/tmp/errors", folder).replace("/var/log", str(tmp_path))
     http = http.replace("/tmp/slow", f"{folder}/slow").replace("8080", str(port))
     code = first.replace("ssc.start()", f"{http}\nssc.start()")
