@@ -27,6 +27,7 @@ storm: setup programs ## the storms and sweeps that try the same again, in other
 programs: setup # what the tests run: other programs, a broker, and Spark's JVM, which has an archive of its classes
 	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster chromium prometheus:promtool
 	@scripts/kafka.sh
+	@scripts/hdfs.sh
 	@report=$$($(BIN)/pytest -q -n0 tests/test_jvm.py 2>&1) || { echo "$$report"; exit 1; }
 
 quick: setup ## the tests that need neither Spark nor kills, in three minutes
@@ -48,12 +49,14 @@ docs: setup ## build the documentation's site into build/site, strictly
 bench: setup ## run every benchmark beside its peer
 	@scripts/tools.sh mosquitto wrk
 	@scripts/kafka.sh
+	@scripts/hdfs.sh
 	@scripts/kafka_connector.sh
 	@scripts/bench.sh $(ARGS)
 
 soak: setup ## the tests that take minutes
 	@scripts/tools.sh mosquitto strace postgresql:pg_ctlcluster buildah debootstrap
 	@scripts/kafka.sh
+	@scripts/hdfs.sh
 	@$(BIN)/pytest -m soak -o faulthandler_timeout=0 $(ARGS)
 
 lock: ## write requirements.lock again (ARGS=--upgrade for newer versions)

@@ -86,6 +86,8 @@ DURABILITY = (
     "*/checkpoint/test_crash_states.py",
     "*/checkpoint/test_model.py",
     "*/checkpoint/test_two_drivers.py",
+    "*/hdfs/test_program.py",
+    "*/hdfs/test_storage.py",
     "*/journal/test_model.py",
     "*/journal/test_power_cut.py",
     "*/journal/test_planted_bugs.py",

@@ -34,10 +34,14 @@ def is_drained(sink: Path, sent: int) -> bool:
 
 @pytest.mark.storm
 def test_driver_killed_while_windows_hold_lines(tmp_path: Path) -> None:
+    kill_in_windows(tmp_path, str(tmp_path / "checkpoint"))
+
+
+def kill_in_windows(tmp_path: Path, checkpoint: str) -> None:
     folder, sink = tmp_path / "log", tmp_path / "sink"
     folder.mkdir()
     sink.mkdir()
-    args = [str(tmp_path / "checkpoint"), str(folder), str(sink)]
+    args = [checkpoint, str(folder), str(sink)]
     seed = storm_seed()
     moments = random.Random(seed)
     writer = LogWriter(folder)

@@ -90,6 +90,16 @@ def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, url: str, pa
     assert caught.value.hint == f"pip install {package}"
 
 
+def test_a_missing_client_of_hdfs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    monkeypatch.delitem(sys.modules, "penstock.storage.hdfs", raising=False)
+
+    with pytest.raises(ConfigError, match="not installed") as caught:
+        open_storage("hdfs://namenode:8020/x")
+
+    assert caught.value.hint == "pip install hdfs-native"
+
+
 def test_each_protocol_is_either_usable_or_refused() -> None:
     assert not EXCLUSIVE.keys() & REFUSED.keys()
     assert all(protocol.exclusive_by for protocol in EXCLUSIVE.values())

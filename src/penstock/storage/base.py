@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
+from penstock.storage.names import is_temporary
 
 __all__ = ["CheckpointFileManager", "Entry", "FileInfo", "Storage", "check_path"]
 
@@ -95,12 +96,11 @@ class Storage(ABC):
         Unlike with ``list``, a returned name may not survive a power cut yet. Costs one listing if
         the store has a recursive one, otherwise one listing for each folder.
         """
-        prefix = f"{folder}/" if folder else ""
-        found: list[str] = []
-        for entry in self.list(folder):
-            path = f"{prefix}{entry.name}"
-            found.extend(self.find(path) if entry.is_folder else [path])
-        return sorted(found)
+        return [
+            found.path
+            for found in self.walk(folder)
+            if not is_temporary(found.path.rpartition("/")[2])
+        ]
 
     def walk(self, folder: str = "") -> Sequence[FileInfo]:
         """Return all files in a folder and below it, sorted by path; none without the folder.

@@ -5,11 +5,15 @@ from __future__ import annotations
 import errno
 from typing import Any
 
-from penstock.errors import ConfigError, NotFoundError, StorageError, StorageFullError
+from penstock.errors import (
+    AlreadyExistsError,
+    ConfigError,
+    NotFoundError,
+    StorageError,
+    StorageFullError,
+)
 from penstock.storage.base import check_path
 from penstock.storage.names import is_temporary
-
-__all__ = ["as_buffer", "check_new_path", "check_root", "slice_bounds", "storage_error"]
 
 _FULL = {
     errno.ENOSPC: ("no space is left", "free space there, then start again"),
@@ -74,6 +78,17 @@ def slice_bounds(start: int, end: int | None, size: int) -> tuple[int, int]:
     """Return ``start`` and length of ``[start, end)`` in a file of ``size`` bytes, as slices do."""
     first, last, _ = slice(start, end).indices(size)
     return first, max(last - first, 0)
+
+
+def name_taken(path: str, url: str) -> AlreadyExistsError:
+    """Return the error of an exclusive create that found its name taken."""
+    return AlreadyExistsError(
+        "the name is taken",
+        operation="create",
+        path=path,
+        ids={"storage": url},
+        hint="another process was first; list the folder to see what it wrote",
+    )
 
 
 def storage_error(error: Exception, *, operation: str, path: str, url: str) -> StorageError:

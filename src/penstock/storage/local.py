@@ -35,12 +35,13 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from penstock.errors import AlreadyExistsError, ConfigError
+from penstock.errors import ConfigError
 from penstock.storage.base import Entry, FileInfo, Storage, check_path
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
     check_root,
+    name_taken,
     slice_bounds,
     storage_error,
 )
@@ -334,13 +335,7 @@ class LocalStorage(Storage):
         except FileNotFoundError as error:
             raise _SweptError(*error.args) from error
         except FileExistsError as error:
-            raise AlreadyExistsError(
-                "the name is taken",
-                operation="create",
-                path=os.path.relpath(target, self._root),
-                ids={"storage": self.url},
-                hint="another process was first; list the folder to see what it wrote",
-            ) from error
+            raise name_taken(os.path.relpath(target, self._root), self.url) from error
         with suppress(FileNotFoundError):  # swept since
             self._syscalls.unlink(temporary)
 

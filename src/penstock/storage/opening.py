@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from penstock.errors import ConfigError
 from penstock.storage.base import Storage
 from penstock.storage.local import LocalStorage
-from penstock.storage.urls import local_root, split_url, url_refusal
+from penstock.storage.urls import HDFS_SCHEMES, local_root, split_url, url_refusal
+
+if TYPE_CHECKING:
+    from penstock.storage.hdfs import HdfsStorage
 
 __all__ = ["attach_storage", "open_existing", "open_storage"]
 
@@ -15,7 +19,7 @@ __all__ = ["attach_storage", "open_existing", "open_storage"]
 def open_storage(
     url: str | os.PathLike[str], *, private: bool = False, log_writes: bool = False
 ) -> Storage:
-    """Open the storage under a path, a ``file:`` URL, or any fsspec URL with exclusive create.
+    """Open the storage under a path, or a URL of HDFS or of an fsspec store with exclusive create.
 
     URLs are interpreted as in Spark: ``%`` is an ordinary character. Drivers of object stores take
     credentials and endpoints from their environment, so that no URL contains a secret. With
@@ -28,10 +32,13 @@ def open_storage(
     root = local_root(url)
     if root is not None:
         return LocalStorage(root, private=private, log_writes=log_writes)
+    url = _remote_url(url)
+    if split_url(url)[0] in HDFS_SCHEMES:
+        return _hdfs_storage(url)(url, private=private, log_writes=log_writes)
     # Imported here because fsspec takes longer to load than a whole local penstock program.
     from penstock.storage.remote import FsspecStorage
 
-    return FsspecStorage(_remote_url(url), log_writes=log_writes)
+    return FsspecStorage(url, log_writes=log_writes)
 
 
 def attach_storage(url: str | os.PathLike[str]) -> Storage:
@@ -44,9 +51,12 @@ def attach_storage(url: str | os.PathLike[str]) -> Storage:
     root = local_root(url)
     if root is not None:
         return LocalStorage.attach(os.path.abspath(root))
+    url = _remote_url(url)
+    if split_url(url)[0] in HDFS_SCHEMES:
+        return _hdfs_storage(url).attach(url)
     from penstock.storage.remote import FsspecStorage
 
-    return FsspecStorage.attach(_remote_url(url))
+    return FsspecStorage.attach(url)
 
 
 def open_existing(path: str, *, operation: str, hint: str) -> Storage:
@@ -61,6 +71,14 @@ def open_existing(path: str, *, operation: str, hint: str) -> Storage:
         what = f"{root} is a file" if os.path.exists(root) else f"there is no folder {root}"
         raise ConfigError(what, operation=operation, path=path, hint=hint)
     return attach_storage(path)
+
+
+def _hdfs_storage(url: str) -> type[HdfsStorage]:
+    try:
+        from penstock.storage.hdfs import HdfsStorage
+    except ImportError as error:
+        raise url_refusal(url, "needs what is not installed", "pip install hdfs-native") from error
+    return HdfsStorage
 
 
 def _remote_url(url: str | os.PathLike[str]) -> str:

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from penstock.errors import PenstockError
 
-__all__ = ["STORAGE_PATIENCE_S", "Patience"]
-
 _log = logging.getLogger(__name__)
 STORAGE_PATIENCE_S = 60.0
 """After this long the error is raised."""
@@ -21,20 +19,27 @@ class Patience:
     Args:
         meanwhile: what happens as long as it fails, for the log.
         monotonic_s: measures for how long it does.
+        within_s: after this long the error is raised; STORAGE_PATIENCE_S if it is None.
     """
 
-    def __init__(self, meanwhile: str, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        meanwhile: str,
+        monotonic_s: Callable[[], float] = time.monotonic,
+        within_s: float | None = None,
+    ) -> None:
         self._meanwhile = meanwhile
+        self._within_s = within_s
         self._monotonic_s = monotonic_s
         self._failing_since_s: float | None = None
 
     def bear(self, error: PenstockError) -> None:
-        """Take an error in; raise it when there were only errors for STORAGE_PATIENCE_S."""
-        now_s = self._monotonic_s()
+        """Take an error in; raise it when there were only errors for that long."""
+        now_s, within_s = self._monotonic_s(), self._within_s or STORAGE_PATIENCE_S
         if self._failing_since_s is None:
             self._failing_since_s = now_s
-            _log.warning("%s, for up to %g s: %s", self._meanwhile, STORAGE_PATIENCE_S, error)
-        if now_s - self._failing_since_s >= STORAGE_PATIENCE_S:
+            _log.warning("%s, for up to %g s: %s", self._meanwhile, within_s, error)
+        if now_s - self._failing_since_s >= within_s:
             raise error
 
     def recovered(self) -> None:

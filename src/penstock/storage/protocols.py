@@ -10,8 +10,6 @@ If the answer to a conditional write is lost, the write may have taken effect; t
 and then finds its own file. This is also reported as AlreadyExistsError. A false refusal is safe,
 because nothing was acknowledged; a comparison of the contents would let two writers of equal files
 both succeed.
-
-HDFS has no such create through its drivers. It can be read, for tools that show what Spark wrote.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["EXCLUSIVE", "READ_ONLY", "REFUSED", "Protocol"]
+__all__ = ["EXCLUSIVE", "REFUSED", "Protocol"]
 
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """A protocol that can be used."""
 
-    exclusive_by: str | None
-    """The condition that makes its create exclusive; None if it can only be read."""
+    exclusive_by: str
+    """The condition that makes its create exclusive."""
 
     spark_scheme: str
     """The scheme under which Spark reads the same files."""
@@ -71,21 +69,14 @@ EXCLUSIVE = {
 }
 """Protocols with exclusive create, by scheme."""
 
-READ_ONLY = {
-    "hdfs": Protocol(exclusive_by=None, spark_scheme="hdfs", package="pyarrow"),
-    "webhdfs": Protocol(exclusive_by=None, spark_scheme="webhdfs", package="requests"),
-}
-"""Protocols that can be read, and not written to: REFUSED says why."""
-
 _SHOWS_UNFINISHED = "its driver shows a file under its name while it is still being written"
 
 REFUSED = {
     "az": "Spark has no such scheme; write abfss://container@account.dfs.core.windows.net/path",
     "ftp": _SHOWS_UNFINISHED,
-    "hdfs": "its driver (pyarrow) deletes an existing file to rename onto it; HDFS would refuse",
     "sftp": _SHOWS_UNFINISHED,
     "smb": _SHOWS_UNFINISHED,
     "ssh": _SHOWS_UNFINISHED,
-    "webhdfs": "its driver (fsspec) ignores WebHDFS's answer that a rename found the name taken",
+    "webhdfs": "WebHDFS does not sync what it writes; write hdfs://namenode:8020/path",
 }
-"""Why other common protocols cannot be used, or not be written to."""
+"""Why other common protocols cannot be used."""

@@ -26,12 +26,14 @@ from penstock.storage.checks import (
     as_buffer,
     check_new_path,
     check_root,
+    name_taken,
     slice_bounds,
     storage_error,
 )
 from penstock.storage.names import is_temporary, temporary_name
 from penstock.storage.permit import permitted
-from penstock.storage.protocols import EXCLUSIVE, READ_ONLY, REFUSED, Protocol
+from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
+from penstock.storage.urls import HDFS_SCHEMES
 
 __all__ = ["FsspecStorage"]
 
@@ -62,7 +64,6 @@ class FsspecStorage(Storage):
     """
 
     def __init__(self, url: str, *, log_writes: bool = False) -> None:
-        _check_exclusive(url)
         self._bind(_check_url(url))
         self._log_writes = log_writes
         self._try_out()
@@ -124,11 +125,6 @@ class FsspecStorage(Storage):
             except (FileNotFoundError, NotADirectoryError):
                 return []
             return sorted(_describe(found, location), key=attrgetter("name"))
-
-    def find(self, folder: str = "") -> Sequence[str]:
-        """See Storage.find."""
-        paths = (found.path for found in self.walk(folder))
-        return [path for path in paths if not is_temporary(path.rpartition("/")[2])]
 
     def walk(self, folder: str = "") -> Sequence[FileInfo]:
         """See Storage.walk."""
@@ -194,13 +190,7 @@ class FsspecStorage(Storage):
             except OSError as error:
                 if overwrite or not _says_taken(error):
                     raise
-                raise AlreadyExistsError(
-                    "the name is taken",
-                    operation="create",
-                    path=path,
-                    ids={"storage": self.url},
-                    hint="another process was first; list the folder to see what it wrote",
-                ) from error
+                raise name_taken(path, self.url) from error
 
     def _upload(self, location: str, content: bytes, mode: str) -> None:
         limit_s = _UPLOAD_S + len(content) / _LEAST_BYTES_PER_S
@@ -280,26 +270,16 @@ def _check_url(url: str) -> str:
 
 
 def _protocol(scheme: str, url: str) -> Protocol:
-    found = {**EXCLUSIVE, **READ_ONLY}.get(scheme)
-    if found is None:
-        _check_exclusive(url)
-    assert found is not None
-    return found
-
-
-def _check_exclusive(url: str) -> None:
-    """Raise ConfigError if files cannot be created exclusively under a URL."""
-    scheme = url.partition("://")[0]
-    if scheme in EXCLUSIVE:
-        return
+    """Return the protocol of a scheme, or raise ConfigError if it has no exclusive create."""
+    if (found := EXCLUSIVE.get(scheme)) is not None:
+        return found
     why = REFUSED.get(scheme)
     if why is None and scheme in fsspec.available_protocols():
         why = "it is not known to create files exclusively"
-    known = ", ".join(f"{name}://" for name in sorted(EXCLUSIVE))
-    verb = "written to" if scheme in READ_ONLY else "used"
+    known = ", ".join(f"{name}://" for name in sorted([*EXCLUSIVE, *HDFS_SCHEMES]))
     raise _refusal(
         url,
-        f"cannot be {verb}: {why}" if why else "has an unknown scheme",
+        f"cannot be used: {why}" if why else "has an unknown scheme",
         f"use a path on a disk or shared file system, or one of {known}",
     )
 
@@ -351,8 +331,6 @@ def _describe(found: Sequence[dict[str, Any]], folder: str) -> Iterator[Entry]:
 
 def _modified_ms(info: dict[str, Any]) -> int | None:
     """Return when a file was written, as far as its driver tells."""
-    if isinstance(time_ms := info.get("modificationTime"), int):  # of WebHDFS
-        return time_ms
     for each in map(info.get, _MODIFIED_KEYS):
         if isinstance(each, datetime):
             return int(each.timestamp() * 1000)

@@ -9,7 +9,9 @@ A path is trusted if only this user and root can change its content, as sshd's S
   expects).
 - The same applies to each symbolic link in the path, and to the folders on the path to its target.
 
-Object stores have their own access control: write access to them means code execution.
+On HDFS only a superuser can give a file away, so one that belongs to this user and that no other
+user can write to is trusted in any folder. Object stores have their own access control: write
+access to them means code execution.
 """
 
 from __future__ import annotations
@@ -18,11 +20,10 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
+from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.storage.urls import local_root
-
-__all__ = ["check_trusted", "check_trusted_file", "check_trusted_path", "is_beyond_reach"]
+from penstock.storage.urls import HDFS_SCHEMES, local_root, split_url
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _MOST_LINKS = 40
@@ -43,6 +44,10 @@ def check_trusted(url: str, way_out: str = "") -> None:
     root = local_root(url)
     if root is not None and os.path.exists(root):
         check_trusted_path(root, way_out)
+    elif split_url(url)[0] in HDFS_SCHEMES:
+        from penstock.storage.hdfs import HdfsStorage
+
+        HdfsStorage.attach(url).check_owner()
 
 
 def check_trusted_path(path: str, way_out: str = "") -> None:
@@ -68,6 +73,15 @@ def check_trusted_file(path: str, status: os.stat_result, way_out: str = "") -> 
     if problem := _owner_problem(status) or _write_problem(status):
         what, fix = problem
         raise _refusal(path, what, fix.format(path), way_out)
+
+
+def check_trusted_owner(url: str, status: Any, user: str) -> None:
+    """Refuse a file on HDFS that does not belong to ``user``, or that others can write to."""
+    if status.owner != user:
+        what, command = f"belongs to user {status.owner}", f"hdfs dfs -chown {user} {url}"
+        raise _refusal(url, what, command, f"run as {status.owner}")
+    if status.permission & _OTHERS_WRITE:
+        raise _refusal(url, "can be written by other users", f"hdfs dfs -chmod go-w {url}", "")
 
 
 def is_beyond_reach(path: str) -> bool:

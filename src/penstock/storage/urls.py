@@ -8,8 +8,7 @@ import re
 from penstock.errors import ConfigError
 from penstock.model import shown
 
-__all__ = ["local_root", "split_url", "url_refusal"]
-
+HDFS_SCHEMES = ("hdfs", "viewfs")
 # A colon before the first slash: Hadoop refuses relative paths with one, so this is a scheme.
 _SCHEME = re.compile(r"([^/]*):")
 

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from penstock.conf import StreamingSettings
 from penstock.driver.executors import has_executors
 from penstock.driver.feed import ReceiverFeed, named_receivers, receiver_settings, shared_format
+from penstock.driver.hadoop_location import hadoop_location
 from penstock.driver.shared_location import check_shared
 from penstock.driver.tracker import ReceiverTracker
 from penstock.driver.watch import status_of_run
@@ -91,7 +92,7 @@ def start_receivers(
     record_format = shared_format(list(named.values()), _STARTING)
     if record_format.kind == "pickle":
         raise _pickles(stream, record_format)
-    storage = open_storage(journal)
+    storage = open_storage(hadoop_location(os.fspath(journal)))
     sc = spark.sparkContext
     if has_executors(sc):
         check_shared(sc, storage)

@@ -21,6 +21,7 @@ from penstock.conf import (
     settings_of,
     settings_without_effect,
 )
+from penstock.driver.hadoop_location import hadoop_location
 from penstock.errors import ConfigError, StreamingError
 from penstock.model import check_name, shown
 from penstock.rate import RateEstimator
@@ -151,7 +152,7 @@ class StreamingContext(StreamSources, RateControl):
         self._set_up(restore_spark_context(checkpoint.conf), graph, clock)
         # The location where it was found, not where it was written: offsets are beside it, also in
         # a copy.
-        self._checkpoint_dir = self._recreated_from = str(directory)
+        self._checkpoint_dir = self._recreated_from = str(self._locate(directory))
         graph.attach(self)
 
     @property
@@ -268,8 +269,9 @@ class StreamingContext(StreamSources, RateControl):
             ConfigError: it cannot be written, or no storage is known for the URL.
         """
         self.check_changeable("set the checkpoint location")
-        open_location(directory, self._file_manager)
-        self._checkpoint_dir = str(directory)
+        location = self._locate(directory)
+        open_location(location, self._file_manager)
+        self._checkpoint_dir = str(location)
 
     def addStreamingListener(self, streamingListener: StreamingListener) -> None:
         """Add a listener for events of batches and receivers."""
@@ -369,6 +371,9 @@ class StreamingContext(StreamSources, RateControl):
         return stopped
 
     # -- inside --
+
+    def _locate(self, directory: str) -> str:
+        return directory if self._file_manager is not None else hadoop_location(directory)
 
     def _make_graph_checkpoints(self) -> RunCheckpoints:
         if self._checkpoint_dir is None or self._recover == "program":

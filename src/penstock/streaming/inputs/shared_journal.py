@@ -6,6 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
+from penstock.driver.hadoop_location import hadoop_location
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.existing import open_existing
@@ -52,7 +53,7 @@ class SharedJournalDStream(JournalInputDStream):
             )
         if consumer is not None:
             check_name("consumer", consumer)
-        found = open_existing(journal, stream, allow_pickle)
+        found = open_existing(hadoop_location(journal), stream, allow_pickle)
         if found.format.kind == "pickle" and not allow_pickle:
             raise pickles_refused(path=found.storage.uri(stream), ids={"stream": stream})
         super().__init__(ssc, stream if name is None else name)

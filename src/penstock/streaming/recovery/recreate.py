@@ -7,6 +7,7 @@ import os
 from pyspark import SparkConf, SparkContext
 
 from penstock.conf import CHECKPOINT_FILE_MANAGER
+from penstock.driver.hadoop_location import hadoop_location
 from penstock.errors import CheckpointError
 from penstock.storage import local_root
 from penstock.storage.file_manager import OpenStorage, load_file_manager
@@ -27,6 +28,7 @@ def find_checkpoint(directory: str) -> Checkpoint | None:
     """
     file_manager = _file_manager()
     if file_manager is None:
+        directory = hadoop_location(directory)
         root = local_root(directory)
         if root is not None and not os.path.exists(root):
             return None  # opening would create it
