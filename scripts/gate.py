@@ -75,7 +75,9 @@ def _first_line(command: Sequence[str]) -> str:
         )
     except OSError:
         return "not there"
-    return next(iter(done.stdout.splitlines()), "not there")
+    return next(
+        (line for line in done.stdout.splitlines() if re.search(r"\d\.\d", line)), "not there"
+    )
 
 
 def _step(target: str) -> bool:

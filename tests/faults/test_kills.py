@@ -89,9 +89,16 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_driver_killed_at_each_step(site: Site) -> None:
+@pytest.mark.parametrize(
+    "moments",
+    [
+        pytest.param(["after-plan-2", "before-commit-1"], id="some"),
+        pytest.param(MOMENTS, id="all", marks=pytest.mark.storm),
+    ],
+)
+def test_driver_killed_at_each_step(site: Site, moments: list[str]) -> None:
     with site.writer.running(lines_a_burst=20, pause_s=0.05):
-        for moment in MOMENTS:
+        for moment in moments:
             with site.driver("local[2]", moment) as driver:
                 assert driver.process.wait() == -signal.SIGKILL, moment
     with site.driver() as driver:

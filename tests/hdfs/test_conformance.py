@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.storage import Storage, open_storage
-
-pytest.register_assert_rewrite("penstock.testing.file_manager_suite")
-from penstock.testing.file_manager_suite import CheckpointFileManagerSuite  # noqa: E402
+from tests.storage.file_manager_suite import CheckpointFileManagerSuite
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("hdfs")]
 

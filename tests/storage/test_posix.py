@@ -15,7 +15,8 @@ from penstock.errors import StorageError
 from penstock.storage import open_storage, posix
 
 _ON_WINDOWS = """
-import sys
+import sys, sysconfig
+sysconfig.get_config_vars()  # Windows has its own
 sys.modules["fcntl"] = None
 sys.platform = "win32"
 import penstock, penstock.conf, penstock.errors
