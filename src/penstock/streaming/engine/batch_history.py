@@ -12,8 +12,6 @@ from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.events import BatchInfo
 from penstock.streaming.engine.jobs import JobSet
 
-__all__ = ["BatchHistory", "log_line"]
-
 _MOST = 100
 """An entry is planned about as often as a batch ends; of a burst of failures the newest count."""
 

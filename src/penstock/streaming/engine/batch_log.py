@@ -31,8 +31,6 @@ from penstock.streaming.recovery.match import (
     recorded_inputs,
 )
 
-__all__ = ["BatchLog"]
-
 _log = logging.getLogger(__name__)
 _ZERO_TIME = "spark.penstock.zeroTimeMs"
 _NOTIFIED = "spark.penstock.notifiedCommit"

@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 from penstock.clock import iso_time
 
-__all__ = ["DueTick", "DueTicks", "LateWarning"]
-
 _log = logging.getLogger(__name__)
 _SAY_LATE_EVERY_MS = 60_000
 _WARM_UP_MS = 30_000

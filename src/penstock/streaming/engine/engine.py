@@ -40,8 +40,6 @@ from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
 from penstock.streaming.recovery.run import RunCheckpoints
 
-__all__ = ["Engine"]
-
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
 _LISTED_WITHIN_S = 2.0

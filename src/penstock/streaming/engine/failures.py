@@ -19,8 +19,6 @@ from penstock.errors import (
 from penstock.root_cause import raised_by_worker, root_cause
 from penstock.streaming.core.batch import Batch
 
-__all__ = ["batch_failed", "reason_of"]
-
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = re.compile(

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
-__all__ = ["DStreamGraph"]
-
 _log = logging.getLogger(__name__)
 
 

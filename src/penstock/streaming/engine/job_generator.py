@@ -35,8 +35,6 @@ from penstock.streaming.engine.rate_manager import BatchPlan, RateManager
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 from penstock.streaming.engine.resume import first_tick, restore, ticks_to_plan
 
-__all__ = ["JobGenerator"]
-
 _log = logging.getLogger(__name__)
 _CHECK_LOOP_S = 1.0
 

@@ -36,8 +36,6 @@ from penstock.streaming.engine.batch_history import log_line
 from penstock.streaming.engine.failures import batch_failed, reason_of
 from penstock.streaming.engine.jobs import Job, JobSet
 
-__all__ = ["JobScheduler"]
-
 _log = logging.getLogger(__name__)
 _CANCEL_EVERY_S = 0.1
 _ASK_AGAIN_S = 1.0

@@ -13,8 +13,6 @@ from penstock.streaming.core.batch import Batch, InputLimit
 from penstock.streaming.core.call_site import CallSite
 from penstock.streaming.core.events import BatchInfo, OutputOperationInfo, StreamInputInfo
 
-__all__ = ["Job", "JobSet"]
-
 
 @dataclass(frozen=True)
 class Job:

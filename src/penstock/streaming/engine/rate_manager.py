@@ -41,8 +41,6 @@ from penstock.streaming.core.batch import InputLimit, SourceRange
 from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.inputs.input import InputDStream
 
-__all__ = ["BatchPlan", "RateManager"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -21,8 +21,6 @@ from collections.abc import Callable
 
 from penstock.clock import Clock, iso_time
 
-__all__ = ["RecurringTimer"]
-
 _log = logging.getLogger(__name__)
 _LONGEST_WAIT_MS = 1000
 """The longest time until the timer detects a change of the wall clock."""

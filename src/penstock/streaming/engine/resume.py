@@ -14,8 +14,6 @@ from penstock.streaming.engine.due_ticks import DueTick
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.recurring_timer import RecurringTimer
 
-__all__ = ["first_tick", "restore", "ticks_to_plan"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from penstock.errors import RecoveryMismatchError
 from penstock.exactly_once import Run
 from penstock.storage import Storage
 
-__all__ = ["SinkUse", "check_outputs_stay"]
-
 
 class SinkUse:
     """The exactly-once sinks of a program.
