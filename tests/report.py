@@ -45,9 +45,10 @@ class Report:
         self._reports.append(report)
         test = own_id(report.nodeid)
         if report.failed:
+            parts = (report.longreprtext, report.caplog, report.capstdout, report.capstderr)
             self._failed[test] = {
                 "durability": "durability" in report.keywords,
-                "text": f"{report.longreprtext}\n{report.capstdout}\n{report.capstderr}",
+                "text": "\n".join(parts),
             }
             self._terminal.ensure_newline()
             self._terminal.write_line(f"{report.when} of {test} failed:")

@@ -74,6 +74,15 @@ def test_overrides_apply_at_once_also_while_there_is_nothing_to_learn_from(tmp_p
     assert reader.next_batch({"clicks": {}}) == allowed
 
 
+def test_overrides_apply_to_a_reader_that_the_driver_has_told_nothing(tmp_path: Path) -> None:
+    """The newest batch's limit may not be there yet when the query starts again."""
+    overrides = RateOverrides(open_storage(tmp_path))
+    reader = SourceRates(RateFiles(str(tmp_path / "private")), "clicks", OPTIONS, str(tmp_path))
+    assert reader.next_batch({"clicks": {}}).limit == 50
+    overrides.set("clicks", RateOverride(paused=True))
+    assert reader.next_batch({"clicks": {}}).limit == 0
+
+
 def test_a_batch_that_ends_in_a_pause_leaves_no_pause_behind(tmp_path: Path) -> None:
     RateOverrides(open_storage(tmp_path)).set("clicks", RateOverride(paused=True))
     allowed = learn(rates(tmp_path), 0, 50, 100)

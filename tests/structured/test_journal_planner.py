@@ -21,7 +21,7 @@ from penstock.structured.admission import Admission
 from penstock.structured.journal import planner as planner_module
 from penstock.structured.journal.options import JournalOptions
 from penstock.structured.journal.planner import JournalPlanner, check_owner
-from penstock.structured.session import QueryFacts, Session, tell_query
+from penstock.structured.session import QueryFacts, Session
 from tests.journal.helpers import memory_stream, write_blocks
 
 
@@ -43,10 +43,8 @@ def planner_in(
     """Return the planner of a query that the driver's process has told of."""
     given = {"journal": stream.storage.url, "stream": stream.name, "consumer": consumer, **options}
     facts = QueryFacts(query_id, location, keep)
-    tell_query(str(folder), (stream.storage.url, stream.name, consumer), facts)
-    return JournalPlanner(
-        stream, consumer, JournalOptions.parse(given), Session(str(folder), 2, 100)
-    )
+    session = Session(str(folder), 2, 100)
+    return JournalPlanner(stream, consumer, JournalOptions.parse(given), session, facts)
 
 
 def records(stream: JournalStream, planner: JournalPlanner, start: Offsets, end: Offsets) -> Any:

@@ -145,9 +145,16 @@ class SourceRates:
         files: the folder.
         name: the source's, as in ``penstock rate``.
         options: the source's.
+        location: the query's checkpoint, with the overrides of its rates, until the driver says it.
     """
 
-    def __init__(self, files: RateFiles, name: str, options: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        files: RateFiles,
+        name: str,
+        options: Mapping[str, str],
+        location: str | None = None,
+    ) -> None:
         self.reader = uuid.uuid4().hex
         self._files = files
         settings = settings_of_options(options)
@@ -155,7 +162,7 @@ class SourceRates:
         self._own_interval_ms = interval_of_options(options)
         interval_ms = self._own_interval_ms or DEFAULT_INTERVAL_MS
         first = settings.first_rate
-        self._known = Allowed(first * interval_ms / 1000, first, "initial rate")
+        self._known = Allowed(first * interval_ms / 1000, first, "initial rate", location)
         self._applied = self._known
         self._name = name
         self._override_files: RateOverrides | None = None
@@ -193,9 +200,9 @@ class SourceRates:
         location = self._known.overrides
         if location is None:
             return RateOverride()
-        if self._override_files is None:
-            self._override_files = RateOverrides(open_storage(location))
         try:
+            if self._override_files is None:
+                self._override_files = RateOverrides(open_storage(location))
             return self._override_files.get(self._name)
         except PenstockError as e:
             _log.warning("The override of the rate of %s does not apply: %s", self._name, e)

@@ -24,7 +24,7 @@ from penstock.structured.admission import Admission
 from penstock.structured.options import max_offsets
 from penstock.structured.planner import StreamPlanner
 from penstock.structured.rate_files import RateFiles, SourceRates, settings_of_options
-from penstock.structured.session import Session
+from penstock.structured.session import QueryFacts, Session
 
 REPORT = "(penstock)"
 """The key of a reader's report in the latest offset, beside the source's own: no stream's name."""
@@ -40,25 +40,28 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name: the source's, as in ``penstock rate``.
         options: the source's, checked (``options.ADMISSION``).
         session: the Spark session's facts.
+        reads: what ``session.read_by`` says of the source.
     """
 
     def __init__(
-        self,
-        name: str,
-        options: Mapping[str, str],
-        session: Session,
+        self, name: str, options: Mapping[str, str], session: Session, reads: tuple[str, ...]
     ) -> None:
         self._name = name
         self._options = dict(options)
         self._session = session
+        self._reads = reads
         self._max = max_offsets(options)
         self._rates: SourceRates | None = None
         self._planning: tuple[StreamPlanner, Admission] | None = None
         self._available: dict[str, Any] | None = None
 
     @abstractmethod
-    def open_planner(self) -> StreamPlanner:
-        """Return the planner; called once, in the process that plans."""
+    def open_planner(self, query: QueryFacts | None) -> StreamPlanner:
+        """Return the planner; called once, in the process that plans.
+
+        Args:
+            query: what the driver said of the query, None if that is not known.
+        """
 
     @property
     def _planner(self) -> StreamPlanner:
@@ -67,10 +70,12 @@ class PlannedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _planned_by(self) -> tuple[StreamPlanner, Admission]:
         if self._planning is None:
-            self._planning = (self.open_planner(), Admission())
+            query = self._session.query_of(*self._reads)
+            self._planning = (self.open_planner(query), Admission())
             if settings_of_options(self._options).backpressure_enabled:
                 files = RateFiles(self._session.folder)
-                self._rates = SourceRates(files, self._name, self._options)
+                location = None if query is None else query.location
+                self._rates = SourceRates(files, self._name, self._options, location)
         return self._planning
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name, like those below)

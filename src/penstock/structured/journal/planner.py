@@ -52,7 +52,7 @@ from penstock.structured.journal.options import JournalOptions
 from penstock.structured.journal.ranges import RangePartition
 from penstock.structured.journal.read import tasks_of
 from penstock.structured.planner import StreamPlanner
-from penstock.structured.session import Session
+from penstock.structured.session import QueryFacts, Session
 
 _log = logging.getLogger(__name__)
 _ANY_QUERY = "structured-streaming"
@@ -69,12 +69,16 @@ class JournalPlanner(StreamPlanner):
     """
 
     def __init__(
-        self, stream: JournalStream, consumer: str, options: JournalOptions, session: Session
+        self,
+        stream: JournalStream,
+        consumer: str,
+        options: JournalOptions,
+        session: Session,
+        query: QueryFacts | None = None,
     ) -> None:
         self._stream = stream
         self._name = consumer
         self._slots = session.slots
-        query = session.query_of(options.journal, options.stream, consumer)
         if query is not None and query.is_temporary:
             raise _temporary(stream, consumer)
         self._keep = session.batches_to_retain if query is None else query.batches_to_retain

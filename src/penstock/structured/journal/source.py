@@ -25,7 +25,7 @@ from penstock.structured.journal.planner import JournalPlanner, check_owner
 from penstock.structured.journal.ranges import RangeReader, range_schema
 from penstock.structured.journal.read import BlockReader
 from penstock.structured.options import check_kind
-from penstock.structured.session import Session
+from penstock.structured.session import QueryFacts, Session
 from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
 
 
@@ -106,15 +106,16 @@ class JournalStreamReader(PlannedStreamReader):
         session: Session,
         read: Callable[[InputPartition], Iterator[pa.RecordBatch]],
     ) -> None:
-        super().__init__(stream.name, options.given, session)
+        reads = (options.journal, options.stream, consumer)
+        super().__init__(stream.name, options.given, session, reads)
         self._stream = stream
         self._consumer = consumer
         self._parsed = options
         self._read = read
 
-    def open_planner(self) -> JournalPlanner:
+    def open_planner(self, query: QueryFacts | None) -> JournalPlanner:
         """Register the consumer."""
-        return JournalPlanner(self._stream, self._consumer, self._parsed, self._session)
+        return JournalPlanner(self._stream, self._consumer, self._parsed, self._session, query)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a task."""

@@ -22,7 +22,7 @@ from penstock.kafka.client_conf import check_kafka_client
 from penstock.kafka.records import SOURCE_COLUMNS
 from penstock.structured.kafka.options import KAFKA_OPTIONS, NAME, KafkaOptions, split_settings
 from penstock.structured.options import check_kind
-from penstock.structured.session import Session, read_by
+from penstock.structured.session import QueryFacts, Session, read_by
 from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
 from penstock.workers import freeze_imports
 
@@ -93,17 +93,15 @@ class KafkaStreamReader(PlannedStreamReader):
         columns: pa.Schema,
         given: Mapping[str, str],
     ) -> None:
-        super().__init__("0", options.given, session)
+        super().__init__("0", options.given, session, read_by(given))
         self._parsed = options
         self._columns = columns
-        self._read_by = read_by(given)
         self._batch_s: float | None = None
 
-    def open_planner(self) -> KafkaPlanner:
+    def open_planner(self, query: QueryFacts | None) -> KafkaPlanner:
         """Ask the brokers for the topics."""
         from penstock.structured.kafka.planner import KafkaPlanner
 
-        query = self._session.query_of(*self._read_by)
         if query is None:
             return KafkaPlanner(self._parsed, self._name)
         self._name = query.place
