@@ -20,8 +20,6 @@ from penstock.streaming.core.events import (
 )
 from penstock.streaming.core.listener import ListenerBus
 
-__all__ = ["ReceiverEvents", "ReceiverProgress"]
-
 
 class ReceiverProgress:
     """One receiver's state as listeners know it. Plain state: the events are what is returned."""

@@ -13,31 +13,17 @@ from penstock.checkpoint.offset_log import OffsetLog
 from penstock.checkpoint.used_sinks import note_sink_of, outputs_with_sinks
 from penstock.conf import StreamingSettings, check_exactly_once
 from penstock.errors import RecoveryMismatchError
-from penstock.exactly_once import Run
 from penstock.storage import Storage
-
-__all__ = ["SinkUse", "check_outputs_stay"]
 
 
 class SinkUse:
-    """The exactly-once sinks of a program.
+    """The run of one output, which may write under other names. Threads may share it.
 
     Args:
         storage: the checkpoint location.
         settings: the program's.
+        output: the output's name in the program.
     """
-
-    def __init__(self, storage: Storage, settings: StreamingSettings) -> None:
-        self._storage = storage
-        self._settings = settings
-
-    def of(self, output: str) -> Run:
-        """Return the run of an output of the program; what it writes may have other names."""
-        return _OutputRun(self._storage, self._settings, output)
-
-
-class _OutputRun:
-    """Threads may share it."""
 
     def __init__(self, storage: Storage, settings: StreamingSettings, output: str) -> None:
         self._storage = storage
