@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tests.kafka.broker import Broker
 
 pytest_plugins = ["tests.report"]
+pytest.register_assert_rewrite("tests.storage.file_manager_suite")
 
 ROOT = Path(__file__).parent.parent
 

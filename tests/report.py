@@ -6,6 +6,7 @@ The report (``--report FILE``) is what ``scripts/gate.py`` judges a run by.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
@@ -42,7 +43,7 @@ class Report:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._reports.append(report)
-        test = report.nodeid
+        test = own_id(report.nodeid)
         if report.failed:
             self._failed[test] = {
                 "durability": "durability" in report.keywords,
@@ -58,7 +59,9 @@ class Report:
             self._passed.add(test)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped:
+        if report.failed:  # its tests do not run
+            self._crashed.append(f"{report.nodeid}: {report.longreprtext}")
+        elif report.skipped:
             reason = report.longrepr
             self._skipped[report.nodeid] = reason[2] if isinstance(reason, tuple) else str(reason)
 
@@ -73,6 +76,7 @@ class Report:
                 "failed": self._failed,
                 "skipped": self._skipped,
                 "crashed": self._crashed,
+                "seconds": dict(seconds_by(lambda each: own_id(each.nodeid), self._reports)),
             }
             file.write_text(json.dumps(said))
         self._config.option.tbstyle = "no"  # each failure has been printed
@@ -83,6 +87,11 @@ class Report:
             for name, seconds in seconds_by(key, self._reports):
                 terminalreporter.line(f"| {name} | {seconds:.0f} |")
         terminalreporter.line(f"| all | {sum(report.duration for report in self._reports):.0f} |")
+
+
+def own_id(nodeid: str) -> str:
+    """Return a test's id without the group that pytest-xdist appends (``@hdfs``)."""
+    return re.sub(r"@[^@\]]+$", "", nodeid)
 
 
 def seconds_by(

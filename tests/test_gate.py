@@ -27,6 +27,8 @@ def test_fails_once():
         Path("failed").touch()
         assert not "the first time"
 """
+GROUPED = "@pytest.mark.xdist_group('a file.py')" + FLAKY
+BROKEN = "\nimport no_such_module\n"
 FAILS = "def test_fails(): assert not 'ever'\n"
 SKIPPED = "def test_skipped(): pytest.skip('no broker')\n"
 CRASHES = "def test_crashes(): os._exit(1)\n"
@@ -52,6 +54,8 @@ def _exists(test: str) -> bool:
     [
         pytest.param("", 0, "1 passed, 0 failed, 0 skipped", id="green"),
         pytest.param(FLAKY, 0, "FLAKY test_it.py::test_fails_once", id="flaky"),
+        pytest.param(GROUPED, 0, "FLAKY test_it.py::test_fails_once", id="flaky in a group"),
+        pytest.param(BROKEN, 13, "No module named 'no_such_module'", id="broken"),
         pytest.param(FAILS, 13, "FAILED test_it.py::test_fails", id="failed"),
         pytest.param(MANY, 13, "1 passed, 4 failed, 0 skipped", id="too many to run again"),
         pytest.param(LOST, 13, "FAILED test_it.py::test_fails_once", id="durability"),

@@ -11,8 +11,6 @@ import time
 from datetime import datetime, timezone
 from typing import Protocol
 
-__all__ = ["Clock", "SteadyClock", "SystemClock", "iso_time"]
-
 
 def iso_time(time_ms: int) -> str:
     """Return a time, milliseconds since the Unix epoch, as people read it: ISO 8601, in UTC.

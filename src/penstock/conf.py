@@ -16,24 +16,6 @@ from typing import Any, Literal, Protocol, TypeVar
 from penstock.errors import ConfigError
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, parse_size
 
-__all__ = [
-    "CHECKPOINT_FILE_MANAGER",
-    "DEFAULT_INITIAL_RATE",
-    "SINKS_BAD_VALUES",
-    "WRITE_AHEAD_LOG",
-    "Conf",
-    "MetricsSettings",
-    "RateSettings",
-    "StreamingSettings",
-    "UiSettings",
-    "check_exactly_once",
-    "parse_duration_ms",
-    "parse_positive",
-    "session_setting_names",
-    "settings_of",
-    "settings_without_effect",
-]
-
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=str)
 _UNITS_MS = {

@@ -9,18 +9,6 @@ from typing import Literal, get_args
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "COMPRESSIONS",
-    "WHEN_FULL",
-    "OffsetRange",
-    "Offsets",
-    "OutputBatch",
-    "WhenFull",
-    "check_name",
-    "parse_size",
-    "shown",
-]
-
 COMPRESSIONS = ("none", "lz4", "snappy", "zstd")
 """How the blocks of a journal may be compressed."""
 

@@ -15,18 +15,6 @@ from typing import Any
 
 from pyspark.shuffle import Aggregator, ExternalMerger, get_used_memory
 
-__all__ = [
-    "combined",
-    "filtered",
-    "flat_mapped",
-    "flat_mapped_values",
-    "mapped",
-    "mapped_values",
-    "merged",
-    "reduced",
-    "same",
-]
-
 _LOOK_RECORDS = 10_000
 """The number of records that are combined between two checks of the memory use."""
 

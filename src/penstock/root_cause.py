@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from penstock.errors import one_line, printable
 
-__all__ = ["raised_by_worker", "root_cause"]
-
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _STDLIB = sysconfig.get_path("stdlib")
 _TRACE = "Traceback (most recent call last):\n"

@@ -31,8 +31,6 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-__all__ = ["Shutdown", "wait_in_steps"]
-
 _log = logging.getLogger(__name__)
 _IMPATIENT_S = 1.0
 """Another SIGINT ends the process at once, unless it came together with the first one, as from a

@@ -11,8 +11,6 @@ import pytest
 from penstock.storage import Storage, open_storage
 from tests.storage.faulty_storage import FaultyStorage
 
-pytest.register_assert_rewrite("tests.storage.file_manager_suite")
-
 HAS_S3 = all(importlib.util.find_spec(name) for name in ("s3fs", "moto"))
 
 

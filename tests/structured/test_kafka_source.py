@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -168,9 +168,9 @@ def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> Non
     query.broker.produce(other, values(6, 8))
     running = query.start(processingTime="0 seconds")
     try:
-        assert eventually(lambda: query.seen[1:] == [values(4, 6)])
+        assert eventually(lambda: sorted(chain(*query.seen[1:])) == values(4, 6))
         change_overrides(storage, "1", lambda override: replace(override, paused=False))
-        assert eventually(lambda: query.seen[2:] == [values(6, 8)])
+        assert eventually(lambda: sorted(chain(*query.seen[1:])) == values(4, 8))
     finally:
         running.stop()
     assert [rates.override.paused for rates in read_rates(storage)] == [False, False]

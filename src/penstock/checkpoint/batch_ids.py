@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-__all__ = ["MAX_BATCH_ID", "describe_files", "describe_ids", "find_gaps", "parse_batch_id"]
-
 MAX_BATCH_ID = 2**63 - 1
 """Spark keeps batch ids in a signed 64-bit integer."""
 

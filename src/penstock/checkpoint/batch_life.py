@@ -43,8 +43,6 @@ from itertools import takewhile
 from penstock.checkpoint.recovery import RecoveryPlan
 from penstock.errors import CheckpointError
 
-__all__ = ["BatchLives", "BatchState"]
-
 
 class BatchState(Enum):
     """The state of a batch; see the table above."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from penstock.checkpoint.offset_log import OffsetSeq
 
-__all__ = ["RUN", "plan_of"]
-
 RUN = "spark.penstock.run"
 """The run, in the conf of the batch's entry."""
 

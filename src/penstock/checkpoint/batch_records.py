@@ -20,18 +20,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "BATCHES_KEY",
-    "BatchRecord",
-    "Driver",
-    "JobRecord",
-    "cut_text",
-    "decode_driver",
-    "decode_records",
-    "driver_conf",
-    "encode_records",
-]
-
 BATCHES_KEY = "spark.penstock.batches"
 _DRIVER_KEY = "spark.penstock.driver"
 

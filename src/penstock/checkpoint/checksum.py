@@ -34,8 +34,6 @@ from penstock.checkpoint.log_format import MalformedLogError
 from penstock.errors import NotFoundError
 from penstock.storage import Storage
 
-__all__ = ["BYTES_PER_CHUNK", "ChecksummedFiles", "checksum_of", "sidecar_name"]
-
 BYTES_PER_CHUNK = 512
 _HEADER = b"crc\0" + struct.pack(">i", BYTES_PER_CHUNK)
 

@@ -25,8 +25,6 @@ from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.errors import ConfigError
 from penstock.storage import Storage
 
-__all__ = ["CommitLog", "CommitMetadata"]
-
 _FIELDS = ("nextBatchWatermarkMs",)
 
 

@@ -28,8 +28,6 @@ from weakref import WeakSet
 from penstock.errors import ConcurrentDriverError, ConfigError
 from penstock.storage import posix
 
-__all__ = ["LOCK_NAME", "DriverLock"]
-
 LOCK_NAME = "driver.lock"
 """In the checkpoint location."""
 

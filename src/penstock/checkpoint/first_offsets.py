@@ -38,8 +38,6 @@ from penstock.checkpoint.metadata_log import MetadataLog
 from penstock.errors import ConcurrentDriverError
 from penstock.storage import Storage
 
-__all__ = ["FirstOffset", "FirstOffsets"]
-
 _FOLDER = "sources"
 _ID = 0
 

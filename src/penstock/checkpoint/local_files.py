@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from penstock.storage import Storage
 
-__all__ = ["local_path"]
-
 
 def local_path(storage: Storage, path: str) -> str | None:
     """Return the path in the local file system, or None if the storage is not local."""

@@ -60,8 +60,6 @@ from penstock.errors import (
 )
 from penstock.storage import Storage, open_storage
 
-__all__ = ["CheckpointLocation"]
-
 _KEPT_FROM = "spark.penstock.keptFrom"
 _log = logging.getLogger(__name__)
 _Stale = tuple[tuple[int, ...], tuple[int, ...]]

@@ -15,8 +15,6 @@ from penstock.checkpoint.log_format import MalformedLogError, dump_json, parse_f
 from penstock.errors import AlreadyExistsError, LogFormatError, NotFoundError
 from penstock.storage import Storage
 
-__all__ = ["METADATA", "LocationId"]
-
 METADATA = "metadata"
 
 

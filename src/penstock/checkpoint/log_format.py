@@ -16,20 +16,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-__all__ = [
-    "LogFile",
-    "MalformedLogError",
-    "check_fields",
-    "check_version",
-    "decode_log",
-    "dump_json",
-    "encode_log",
-    "is_time_ms",
-    "parse_fields",
-    "parse_json",
-    "parse_log",
-]
-
 _RESTORE_HINT = (
     "the file is torn or was altered; restore it from a backup, or start with a new checkpoint"
     " location (the journal still holds what no batch has committed)"

@@ -33,8 +33,6 @@ from penstock.errors import (
 )
 from penstock.storage import Storage
 
-__all__ = ["MetadataLog"]
-
 T = TypeVar("T")
 
 

@@ -32,8 +32,6 @@ from penstock.checkpoint.rollback import rollback_hint
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.storage import Storage
 
-__all__ = ["OffsetLog", "OffsetSeq"]
-
 _NO_OFFSET = "-"
 _FIELDS = ("batchWatermarkMs", "batchTimestampMs", "conf")
 

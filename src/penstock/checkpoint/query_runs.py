@@ -17,8 +17,6 @@ from penstock.checkpoint.batch_records import cut_text, decode_driver, driver_co
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import Storage
 
-__all__ = ["RUNS_FILE", "QueryRuns", "note_failure", "read_query_runs", "write_query_runs"]
-
 RUNS_FILE = "penstock/runs.json"
 _MOST = 100
 _MOST_MS = 10**15

@@ -37,8 +37,6 @@ from penstock.checkpoint.log_format import (
 from penstock.errors import AlreadyExistsError, ConcurrentDriverError, LogFormatError
 from penstock.storage import Storage
 
-__all__ = ["RddMark", "RddMarks"]
-
 _VERSION = 1
 _FIELDS = ("kind", "shape", "file", "sizes")
 

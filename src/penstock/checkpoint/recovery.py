@@ -33,8 +33,6 @@ from enum import Enum
 
 from penstock.checkpoint.batch_ids import describe_files, find_gaps
 
-__all__ = ["RecoveryCase", "RecoveryPlan", "plan_recovery"]
-
 
 class RecoveryCase(Enum):
     """The cases of the table, each with its meaning."""

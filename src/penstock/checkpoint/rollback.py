@@ -16,8 +16,6 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.storage import Storage
 from penstock.storage.urls import local_root
 
-__all__ = ["REWOUND", "START_ELSEWHERE", "rollback_hint"]
-
 REWOUND = "rewound"
 """In the checkpoint location."""
 

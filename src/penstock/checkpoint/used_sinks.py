@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from penstock.errors import AlreadyExistsError
 from penstock.storage import Storage
 
-__all__ = ["NOTES", "note_sink_of", "outputs_with_sinks"]
-
 NOTES = "outputs"
 """Their folder."""
 

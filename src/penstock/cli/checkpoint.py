@@ -35,8 +35,6 @@ from penstock.clock import SystemClock
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="checkpoint",
     no_args_is_help=True,

@@ -39,8 +39,6 @@ from penstock.kafka.held import noted_ids
 from penstock.kafka.identified import IdentifiedOffsets
 from penstock.status import size
 
-__all__ = ["app", "parse_time", "show_or_apply"]
-
 app = typer.Typer()
 
 

@@ -16,8 +16,6 @@ from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 
-__all__ = ["inspect_batches", "refuse_batches"]
-
 _TITLES = ("topic", "checkpoint", "kept", "partition", "done", "read")
 
 

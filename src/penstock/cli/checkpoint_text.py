@@ -26,15 +26,6 @@ from penstock.cli.output import counted
 from penstock.cli.tables import table_lines
 from penstock.status import size
 
-__all__ = [
-    "batch_diff_lines",
-    "batch_lines",
-    "inspection_lines",
-    "location_diff_lines",
-    "plan_lines",
-    "validation_lines",
-]
-
 _SOURCE_TITLES = ("source", "files", "size", "newest log")
 _OPERATOR_TITLES = (
     "operator",

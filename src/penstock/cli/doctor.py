@@ -21,8 +21,6 @@ from penstock.cli.machine import CheckResult
 from penstock.cli.options import BrokersOption
 from penstock.storage.urls import local_root
 
-__all__ = ["app", "doctor"]
-
 app = typer.Typer()
 
 

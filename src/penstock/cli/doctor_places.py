@@ -19,8 +19,6 @@ from penstock.cli.machine import CheckResult
 from penstock.errors import AlreadyExistsError, PenstockError, StorageError
 from penstock.storage import Storage, open_storage
 
-__all__ = ["check_brokers", "check_executors", "check_folder", "check_store"]
-
 _FOLDER = "penstock-doctor"
 _ROUNDS = 5
 _WANTED_MS = 200

@@ -46,8 +46,6 @@ from penstock.status.stream_facts import (
 )
 from penstock.storage import Storage
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="journal", no_args_is_help=True, help="Show, read, verify and repair a journal."
 )

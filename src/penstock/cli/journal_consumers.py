@@ -23,8 +23,6 @@ from penstock.journal import remove_consumer
 from penstock.journal.retention.consumer_files import consumer_names
 from penstock.status.stream_facts import ConsumerFacts, read_stream_facts
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="consumers",
     no_args_is_help=True,

@@ -24,8 +24,6 @@ from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
 from penstock.journal.losses.skip import check_skip, skip
 from penstock.model import OffsetRange
 
-__all__ = ["list_losses", "skip_records"]
-
 _COLUMNS = ("stream", "writer", "offsets", "records", "when", "who", "reason")
 _RANGE = re.compile(r"(.+):([0-9]{1,19})-([0-9]{1,19})")
 

@@ -11,15 +11,6 @@ from penstock.journal import JournalStream, stream_names
 from penstock.journal.layout import stream_info_path
 from penstock.storage import Storage, attach_storage, open_existing
 
-__all__ = [
-    "PathArgument",
-    "names",
-    "open_journal",
-    "open_location",
-    "open_stream",
-    "open_streams",
-]
-
 PathArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Journal, or checkpoint location with one in it.")
 ]

@@ -24,8 +24,6 @@ from penstock.journal.retention.holes import first_whole
 from penstock.journal.retention.retirement import retired_before
 from penstock.model import OffsetRange
 
-__all__ = ["as_json", "as_text", "behind_holes", "records"]
-
 
 def records(stream: JournalStream, wanted: OffsetRange) -> Iterator[tuple[int, Any]]:
     """Yield offsets and records of a range, a batch at a time.

@@ -15,8 +15,6 @@ from penstock.journal import JournalStream
 from penstock.journal.bad_records.dead_letters import DeadLetterFolder, source_stream
 from penstock.journal.bad_records.replay import replay
 
-__all__ = ["replay_dead_letters"]
-
 
 def replay_dead_letters(
     path: PathArgument,

@@ -27,8 +27,6 @@ from penstock.kafka.reset import PartitionFacts, Target, plan_moves, select
 from penstock.kafka.reset_program import plan_reset
 from penstock.model import Offsets
 
-__all__ = ["app"]
-
 T = TypeVar("T")
 
 app = typer.Typer(

@@ -10,8 +10,6 @@ import typer
 from penstock.errors import ConfigError
 from penstock.kafka.client_conf import ClientConf, check_kafka_client, is_secret
 
-__all__ = ["ConfOption", "client_settings"]
-
 ConfOption = Annotated[
     list[str],
     typer.Option(

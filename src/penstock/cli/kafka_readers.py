@@ -9,8 +9,6 @@ from penstock.errors import ConfigError
 from penstock.kafka.held import HeldOffsets, held_offsets
 from penstock.model import Offsets
 
-__all__ = ["Reader", "find_readers", "one_reader"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reader:

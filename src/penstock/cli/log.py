@@ -12,8 +12,6 @@ from penstock.cli.output import print_line
 from penstock.errors import PenstockError
 from penstock.logs import FORMAT, TIME_FORMAT, JsonFormatter
 
-__all__ = ["LogFormat", "log_to_stderr", "report_error"]
-
 
 class LogFormat(str, Enum):
     """How commands write their log."""

@@ -17,19 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "PACKAGES",
-    "CheckResult",
-    "check_cores",
-    "check_distribution",
-    "check_java",
-    "check_package",
-    "check_python",
-    "check_worker_python",
-    "java_major_version",
-    "satisfies",
-]
-
 JAVA_WANTED = 17
 PYTHON_WANTED = ">=3.10"
 DISTRIBUTION = "penstock-spark"

@@ -13,8 +13,6 @@ from penstock.cli.demo import command as demo
 from penstock.cli.log import LogFormat, log_to_stderr, report_error
 from penstock.errors import PenstockError
 
-__all__ = ["app", "main"]
-
 app = typer.Typer(name="penstock", no_args_is_help=True)
 for _command in (demo, doctor, checkpoint, ingest, journal, kafka, rate, ui):
     app.add_typer(_command.app)

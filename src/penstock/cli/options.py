@@ -6,19 +6,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = [
-    "NOT_YET",
-    "ApplyOption",
-    "BrokersOption",
-    "CheckBrokersOption",
-    "JsonOption",
-    "LagBrokersOption",
-    "LocationArgument",
-    "NewLocationArgument",
-    "PlanJsonOption",
-    "TopicsOption",
-]
-
 NOT_YET = "nothing is changed yet: add --apply to do it"
 """Ends what a command prints that only shows a plan."""
 

@@ -18,8 +18,6 @@ import typer
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["age_in_words", "counted", "print_json", "print_line", "print_text", "printable"]
-
 _CONTROL = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f"  # C0 without the tab, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions

@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-__all__ = ["Advance", "is_shown", "progress_bar"]
-
 Advance = Callable[[int], None]
 """Takes how many steps were done."""
 

@@ -24,8 +24,6 @@ from penstock.status.rate_facts import (
     read_rates,
 )
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="rate", invoke_without_command=True, help="Show a program's rates, change its limits."
 )

@@ -11,8 +11,6 @@ from rich.cells import cell_len
 
 from penstock.cli.output import printable
 
-__all__ = ["table_lines"]
-
 _GAP = "  "
 
 

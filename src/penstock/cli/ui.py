@@ -13,8 +13,6 @@ from penstock.shutdown import wait_in_steps
 from penstock.ui import DashboardSettings, start_dashboard
 from penstock.ui.serve import DEFAULT_PORT
 
-__all__ = ["app", "ui"]
-
 app = typer.Typer()
 
 

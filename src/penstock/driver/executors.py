@@ -8,8 +8,6 @@ from typing import Any
 from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 
-__all__ = ["has_executors", "live_executors", "rdd_on_each"]
-
 
 def has_executors(sc: SparkContext) -> bool:
     """Whether tasks run in executors, which may be on other hosts than the driver."""

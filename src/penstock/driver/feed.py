@@ -10,8 +10,6 @@ from penstock.errors import ConfigError
 from penstock.journal import CommitPolicy, JournalStream, RecordFormat
 from penstock.receivers import Receiver, ReceiverSettings, poll_interval_ms, receiver_bounds
 
-__all__ = ["ReceiverFeed", "named_receivers", "receiver_settings", "shared_format"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReceiverFeed:

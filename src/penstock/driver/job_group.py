@@ -10,8 +10,6 @@ from typing import Any
 
 from pyspark import SparkContext
 
-__all__ = ["any_task_runs", "begin_jobs", "cancel_jobs"]
-
 _REASON = "as the streaming program stops"
 
 

@@ -21,8 +21,6 @@ from pyspark import RDD, SparkContext
 
 from penstock.driver.executors import rdd_on_each
 
-__all__ = ["ReceiverPlacement", "placed_rdd"]
-
 _PATIENCE_S = 10.0
 """How long a start waits for more executors after the first one."""
 _LOOK_S = 0.1

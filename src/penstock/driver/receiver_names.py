@@ -18,8 +18,6 @@ from penstock.errors import NotFoundError, RecoveryMismatchError
 from penstock.journal import JournalStream
 from penstock.receivers import Receiver
 
-__all__ = ["check_places"]
-
 
 def check_places(stream: JournalStream, receivers: Mapping[str, Receiver]) -> None:
     """Check that no receiver, by its name, would continue at the position of another one.

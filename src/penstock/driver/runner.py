@@ -27,8 +27,6 @@ from penstock.receivers import (
     run_receiver,
 )
 
-__all__ = ["ReceiverRun", "ReceiverRunner", "command_of"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from penstock.root_cause import raised_by_worker
 from penstock.storage import Storage
 from penstock.storage.shared import Probe, check_probed
 
-__all__ = ["check_shared"]
-
 _log = logging.getLogger(__name__)
 _CANNOT_LOAD = ("ModuleNotFoundError", "ImportError", "AttributeError")
 """Errors of a worker that unpickles a task without its code, or with other code."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from penstock.errors import ConfigError
 
-__all__ = ["check_slots", "executor_count", "task_slots"]
-
 _CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
 
 

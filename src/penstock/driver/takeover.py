@@ -24,8 +24,6 @@ from penstock.journal.epochs import seal_receiver
 from penstock.receivers import Command, Receiver, ReceiverSettings, ReceiverTask, claim_run
 from penstock.receivers.control import check_latest, commanded_receivers
 
-__all__ = ["take_over"]
-
 _log = logging.getLogger(__name__)
 _OWN_NAME = re.compile(r"r[0-9]+")
 """Names of a program's own receivers; other writers of the stream are not its to end."""

@@ -30,8 +30,6 @@ from penstock.errors import ReceiverError
 from penstock.rate import ReceiveLimit
 from penstock.receivers import ReceiverSettings, ReceiverTask
 
-__all__ = ["ReceiverTracker"]
-
 
 class ReceiverTracker:
     """Starts, restarts and stops the receivers of one driver.

@@ -9,8 +9,6 @@ from typing import Protocol
 from penstock.errors import PenstockError
 from penstock.receivers import ReceiverTask, Status, read_status
 
-__all__ = ["ReceiverWatch", "status_of_run"]
-
 _log = logging.getLogger(__name__)
 
 

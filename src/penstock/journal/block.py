@@ -29,15 +29,6 @@ try:  # extra `fast`: the same CRC-32, by instructions of the processor, in a si
 except ImportError:
     from zlib import crc32
 
-__all__ = [
-    "FORMAT_VERSION",
-    "BlockFooter",
-    "encode_block",
-    "read_block",
-    "read_footer",
-    "tail_size",
-]
-
 FORMAT_VERSION = 1
 _META = b"penstock"
 _CRC = b"penstock.crc"

@@ -12,8 +12,6 @@ from penstock.journal.schema import RecordFormat
 from penstock.model import check_name
 from penstock.storage import Storage
 
-__all__ = ["decode_description", "encode_description", "other_format", "stream_names"]
-
 
 def encode_description(stream: str, record_format: RecordFormat) -> bytes:
     """Return the description of a stream."""

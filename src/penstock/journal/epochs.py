@@ -33,8 +33,6 @@ from penstock.journal.block import BlockFooter, encode_block
 from penstock.journal.layout import WriterId, block_path, claim_path, writer_folder
 from penstock.journal.stream import JournalStream
 
-__all__ = ["claim_writer", "publish_seal", "seal_receiver"]
-
 
 def claim_writer(stream: JournalStream, receiver: str) -> tuple[WriterId, Any]:
     """Seal all epochs of a receiver, and claim the next one.

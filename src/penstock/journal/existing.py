@@ -10,8 +10,6 @@ from penstock.journal.stream import JournalStream
 from penstock.storage import open_storage
 from penstock.storage.urls import local_root
 
-__all__ = ["open_existing"]
-
 
 def open_existing(journal: str, stream: str, allow_pickle: bool) -> JournalStream:
     """Return a stream that exists already.

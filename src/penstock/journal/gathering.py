@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-__all__ = ["gathered"]
-
 _GATHERED_BYTES = 1 << 20
 
 

@@ -8,8 +8,6 @@ from penstock.journal.layout import WriterId
 from penstock.journal.offsets import is_finished
 from penstock.model import Offsets
 
-__all__ = ["records_behind"]
-
 
 def records_behind(ends: Mapping[WriterId, int], taken: Offsets) -> int:
     """Return the records of all writers, with their end offsets, after an offset map."""

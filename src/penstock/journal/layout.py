@@ -20,21 +20,6 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError
 from penstock.model import check_name
 
-__all__ = [
-    "WriterId",
-    "block_path",
-    "claim_path",
-    "consumer_path",
-    "consumers_folder",
-    "notice_path",
-    "parse_block_start",
-    "parse_consumer",
-    "parse_writer",
-    "receiver_folder",
-    "stream_info_path",
-    "writer_folder",
-]
-
 _WRITER = re.compile(r"(?P<receiver>.+)-(?P<epoch>[0-9]{8,})")
 _BLOCK = re.compile(r"([0-9]{20})\.parquet")
 

@@ -15,8 +15,6 @@ from penstock.journal.reader import read_slices, slice_ranges
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["find_named_damage"]
-
 _MOST_BLOCKS = 4
 
 

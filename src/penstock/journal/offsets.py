@@ -18,8 +18,6 @@ from penstock.errors import MissingBlockError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["WriterEnd", "advance", "begin_at", "is_finished", "precedes", "ranges_between"]
-
 
 @dataclass(frozen=True, slots=True)
 class WriterEnd:

@@ -9,8 +9,6 @@ from typing import Any
 
 from penstock.errors import ConfigError
 
-__all__ = ["DeferredPosition", "dump_position", "load_position"]
-
 
 class DeferredPosition(ABC):
     """A position that contains the offsets of its own records, so it is created with the block.

@@ -21,8 +21,6 @@ from penstock.journal.scan import StreamScan
 from penstock.journal.stream import JournalStream, WriterScan
 from penstock.model import Offsets
 
-__all__ = ["StreamProgress"]
-
 
 class StreamProgress:
     """Follows one stream. Not thread-safe."""

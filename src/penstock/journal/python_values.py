@@ -17,8 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-__all__ = ["UnreadableValue", "find_unreadable", "shown", "temporal_columns"]
-
 _FEW = 4
 """So many values are converted in less time than their bounds are found."""
 _SHOWN_CHARS = 200

@@ -18,8 +18,6 @@ from penstock.journal.slices import BlockSlice, check_slice, slice_range
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["read_batches", "read_slices", "readable_ranges", "slice_footer", "slice_ranges"]
-
 
 def readable_ranges(
     stream: JournalStream, ranges: Iterable[OffsetRange], scan: StreamScan | None = None

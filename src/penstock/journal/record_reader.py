@@ -17,8 +17,6 @@ from penstock.journal.slices import BlockSlice
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["numbered_pieces", "read_records", "slice_records"]
-
 _PIECE_ROWS = 4096
 
 

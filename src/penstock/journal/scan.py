@@ -23,8 +23,6 @@ from penstock.journal.losses.loss_log import Lost
 from penstock.journal.stream import BlockEntry, WriterScan
 from penstock.model import OffsetRange
 
-__all__ = ["StreamScan"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamScan:

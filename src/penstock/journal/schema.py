@@ -25,8 +25,6 @@ from penstock.journal.python_values import find_unreadable, shown, temporal_colu
 from penstock.journal.schema_text import VALUE_TYPES, parse_schema
 from penstock.journal.spark_types import spark_schema
 
-__all__ = ["RecordFormat", "pickles_refused"]
-
 _ACCEPTED = {"string": (str,), "binary": (bytes, bytearray, memoryview)}
 _SMALL_BATCH_ROWS = 1024
 

@@ -20,8 +20,6 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.journal.type_names import arrow_type
 
-__all__ = ["is_schema_file", "read_schema_file"]
-
 _INSTANT = pa.timestamp("us", "UTC")
 _OF_SPARK = {
     "long": pa.int64(),

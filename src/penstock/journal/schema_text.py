@@ -10,8 +10,6 @@ from penstock.errors import ConfigError
 from penstock.journal.schema_file import is_schema_file, read_schema_file
 from penstock.journal.type_names import arrow_type
 
-__all__ = ["VALUE_TYPES", "parse_schema"]
-
 VALUE_TYPES = {"string": pa.string(), "binary": pa.binary(), "pickle": pa.binary()}
 """Kinds of records that are one value each: the type of their only column, ``value``."""
 

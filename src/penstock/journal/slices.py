@@ -16,15 +16,6 @@ from penstock.journal.layout import block_path
 from penstock.journal.stream import BlockEntry
 from penstock.model import OffsetRange
 
-__all__ = [
-    "BlockSlice",
-    "check_slice",
-    "pack_slices",
-    "slice_range",
-    "small_task_count",
-    "task_count",
-]
-
 _TASK_BYTES = 4 << 20
 _MOST_TASKS_PER_SLOT = 4
 _SMALL_BLOCKS_PER_TASK = 100

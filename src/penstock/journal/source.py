@@ -33,8 +33,6 @@ from penstock.journal.scan import StreamScan
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange, Offsets
 
-__all__ = ["JournalSource", "lane_of"]
-
 
 class JournalSource:
     """Reads a stream for a registered consumer.

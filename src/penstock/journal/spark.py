@@ -33,13 +33,6 @@ from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 from penstock.workers import freeze_imports
 
-__all__ = [
-    "arrow_dataframe",
-    "empty_partitions",
-    "journal_dataframe",
-    "journal_rdd",
-]
-
 _MANY_BLOCKS = 8
 _SMALL_BLOCK_BYTES = 256 << 10
 _listing_setting = threading.Lock()

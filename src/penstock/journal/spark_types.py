@@ -16,8 +16,6 @@ import pyarrow.types as kinds
 
 from penstock.errors import ConfigError
 
-__all__ = ["spark_schema"]
-
 _TIMESTAMP_UNITS = ("s", "ms", "us")
 _LISTS = (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list)
 _TEXTS = (kinds.is_string, kinds.is_large_string, kinds.is_string_view)

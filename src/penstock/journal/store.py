@@ -8,8 +8,6 @@ from typing import Any
 
 from penstock.journal.positions import DeferredPosition
 
-__all__ = ["Ack", "Store"]
-
 Ack = Callable[[], None]
 
 _OBJECT_OVERHEAD = 64

@@ -33,8 +33,6 @@ from penstock.model import check_name
 from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 
-__all__ = ["BlockEntry", "JournalStream", "WriterScan", "trusted_storage"]
-
 _TAIL_GUESS = 4096
 """Most footers fit in this many bytes, so one read gets them."""
 _MAX_MISSED = 16

@@ -12,8 +12,6 @@ from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 from penstock.storage import FileInfo
 
-__all__ = ["offsets_at"]
-
 
 def offsets_at(stream: JournalStream, time_ms: int, ends: Offsets) -> dict[str, int]:
     """Return the start of each writer's first block that was published at ``time_ms`` or later.

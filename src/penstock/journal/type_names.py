@@ -6,8 +6,6 @@ import re
 
 import pyarrow as pa
 
-__all__ = ["arrow_type"]
-
 _INSTANT = re.compile(r"timestamp\[(s|ms|us|ns),\s*(?:tz=)?([^\s\]]+)\s*\]")
 _DECIMAL = re.compile(r"decimal128\((\d+),\s*(\d+)\)")
 

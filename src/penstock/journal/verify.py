@@ -42,15 +42,6 @@ from penstock.journal.retention.retirement import retired_before
 from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.model import OffsetRange, Offsets
 
-__all__ = [
-    "Verdict",
-    "check_block",
-    "reached_end",
-    "verify_files",
-    "verify_letters",
-    "verify_stream",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

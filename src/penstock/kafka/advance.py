@@ -26,8 +26,6 @@ from penstock.kafka.losses import LOSS_HINT, LostRange, reached
 from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 
-__all__ = ["Advance", "OnDataLoss", "advance", "data_loss_error"]
-
 OnDataLoss = Literal["fail", "earliest", "latest"]
 """Whether lost records end the program, or where it continues after them."""
 

@@ -18,15 +18,6 @@ from penstock.kafka.reset import PartitionFacts, check_held
 from penstock.kafka.topics import TopicFacts, Topics
 from penstock.model import Offsets
 
-__all__ = [
-    "check_topics_have",
-    "group_offsets",
-    "offsets_at_time",
-    "partition_facts",
-    "records_behind",
-    "topic_ids",
-]
-
 _TIMEOUT_S = 10.0
 _ALL = re.compile(".*")
 

@@ -26,17 +26,6 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.model import shown
 
-__all__ = [
-    "OAUTH",
-    "ClientConf",
-    "check_kafka_client",
-    "client_key",
-    "is_secret",
-    "resolve",
-    "settings_of",
-    "without_secrets",
-]
-
 OAUTH = "oauth_cb"
 """A function that returns a token and when it ends: confluent-kafka's, none of librdkafka's."""
 _UNSIGNED = "enable.sasl.oauthbearer.unsecure.jwt"

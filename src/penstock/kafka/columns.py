@@ -10,8 +10,6 @@ import pyarrow as pa
 from penstock.kafka.messages import Messages
 from penstock.kafka.records import SOURCE_COLUMNS
 
-__all__ = ["to_batch"]
-
 
 def to_batch(messages: Messages, columns: Sequence[str]) -> pa.RecordBatch:
     """Return messages as rows of some of ``SOURCE_COLUMNS``."""

@@ -22,8 +22,6 @@ from penstock.kafka.handle import (
 )
 from penstock.kafka.messages import Messages
 
-__all__ = ["ConsumerHandle"]
-
 _MOST = 10_000
 
 

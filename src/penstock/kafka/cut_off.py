@@ -16,8 +16,6 @@ from collections.abc import Set
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
-__all__ = ["cut_off", "is_deleted", "settle"]
-
 SURE_S = 5.0
 """An end before a position is believed when the brokers name such ends for so long."""
 _PAUSE_S = 0.5

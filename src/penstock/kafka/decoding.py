@@ -20,8 +20,6 @@ from penstock.kafka.reader import Decode
 from penstock.kafka.records import KafkaRecord
 from penstock.model import OffsetRange
 
-__all__ = ["CELL", "Decoding", "OnRefusedRecords", "fail"]
-
 CELL = 1024
 """Offsets."""
 

@@ -13,16 +13,6 @@ from confluent_kafka import KafkaException
 from penstock.errors import ConfigError, KafkaError
 from penstock.kafka.client_conf import OAUTH, is_secret, without_secrets
 
-__all__ = [
-    "FINAL",
-    "GONE",
-    "client_made",
-    "error_of",
-    "failure_of",
-    "kafka_error",
-    "settings_checked",
-]
-
 GONE = (
     ClientError.OFFSET_OUT_OF_RANGE,
     ClientError._AUTO_OFFSET_RESET,

@@ -33,8 +33,6 @@ from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 from penstock.storage import Storage
 
-__all__ = ["Generations"]
-
 _FILE = re.compile(r"([0-9]+)\.json")
 
 

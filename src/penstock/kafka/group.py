@@ -15,8 +15,6 @@ from penstock.kafka.failures import client_made, kafka_error
 from penstock.kafka.offsets import split_name
 from penstock.model import Offsets
 
-__all__ = ["END_S", "Group"]
-
 END_S = 5.0
 """The time for which the end of a client is awaited. Clients wait for brokers as long as these do
 not answer, and after a restart of brokers for their own threads (librdkafka issues 4519 and 4131).

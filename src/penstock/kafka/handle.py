@@ -14,16 +14,6 @@ from confluent_kafka import KafkaException
 from penstock.kafka import librdkafka as c
 from penstock.kafka.client_conf import OAUTH
 
-__all__ = [
-    "Callbacks",
-    "check_code",
-    "check_error",
-    "ends_client",
-    "fatal_error",
-    "new_client",
-    "token_callbacks",
-]
-
 Callbacks = Iterable[tuple[Callable[[int, Any], None], Any]]
 """Functions that set a callback of a configuration, and the callbacks."""
 _TEXT_BYTES = 512

@@ -21,8 +21,6 @@ from penstock.kafka.identified import IdentifiedOffsets
 from penstock.model import Offsets
 from penstock.storage import attach_storage
 
-__all__ = ["HeldOffsets", "held_offsets", "identified", "noted_ids"]
-
 _INPUTS = "spark.penstock.inputs"
 
 

@@ -14,8 +14,6 @@ from penstock.errors import KafkaDataLossError
 from penstock.kafka.offsets import split_name
 from penstock.model import Offsets
 
-__all__ = ["IdentifiedOffsets", "TopicIds"]
-
 TopicIds = Mapping[str, str | None]
 """By topic; None where the brokers have none (before Kafka 2.8)."""
 

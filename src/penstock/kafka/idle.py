@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["KEPT_S", "IdleClients"]
-
 KEPT_S = 60.0
 """Batches that are further apart do not notice what a new client costs."""
 _Client = TypeVar("_Client")

@@ -42,8 +42,6 @@ from penstock.kafka.offsets import KafkaRange
 from penstock.model import OffsetRange, Offsets
 from penstock.storage import Storage
 
-__all__ = ["LOSS_HINT", "LossLog", "LostRange", "leave_out", "loss_partition", "reached"]
-
 LOSS_HINT = (
     "records were deleted before they were read, or the topic was created anew: give it a longer "
     "retention; on_data_loss='earliest' or 'latest' continues after what is lost, and notes each "

@@ -26,8 +26,6 @@ from confluent_kafka import KafkaError as ClientError
 from penstock.kafka import librdkafka as c
 from penstock.kafka.records import YEARS_MS
 
-__all__ = ["Headers", "Messages"]
-
 Headers = tuple[tuple[str, bytes | None], ...]
 _Ints: TypeAlias = npt.NDArray[np.intp]
 _WORD = np.dtype(np.intp).itemsize

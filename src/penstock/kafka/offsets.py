@@ -20,20 +20,6 @@ from typing import Any
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.model import Offsets
 
-__all__ = [
-    "TOPIC_NAME",
-    "KafkaRange",
-    "TopicOffsets",
-    "at_given",
-    "from_json",
-    "generation_of",
-    "partition_name",
-    "ranges_between",
-    "split_name",
-    "split_ranges",
-    "to_json",
-]
-
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TopicOffsets = dict[str, dict[str, int]]
 """``{topic: {partition: end offset}}``, as Spark's Kafka source writes it."""

@@ -17,8 +17,6 @@ from penstock.kafka.losses import LossLog, LostRange
 from penstock.kafka.offsets import KafkaRange, partition_name
 from penstock.kafka.topics import Topics
 
-__all__ = ["PassOver", "find_loss"]
-
 
 @dataclass(frozen=True, slots=True)
 class PassOver:

@@ -21,8 +21,6 @@ from penstock.kafka.topics import TopicFacts, Topics
 from penstock.model import Offsets
 from penstock.storage import Storage
 
-__all__ = ["Planner"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -25,8 +25,6 @@ from penstock.kafka.handle import (
     token_callbacks,
 )
 
-__all__ = ["Column", "Failed", "ProducerHandle"]
-
 Column: TypeAlias = "Sequence[bytes | None] | pa.Array"
 """Keys or values: bytes objects, or an Arrow array of binary."""
 Failed = Callable[[ClientError, str, int, bytes | None, bytes | None], None]

@@ -34,8 +34,6 @@ from penstock.kafka.offsets import KafkaRange
 from penstock.kafka.pass_over import PassOver, find_loss
 from penstock.kafka.records import KafkaRecord
 
-__all__ = ["Decode", "check_settings", "read_batches", "read_records"]
-
 Decode = Callable[[bytes], Any] | None
 """Makes a value of the bytes of a key or value; not asked for None, which stays None."""
 

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-__all__ = ["COLUMNS", "SOURCE_COLUMNS", "YEARS_MS", "KafkaRecord"]
-
 YEARS_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The years 1 to 9999, which Python has. Producers can write any timestamp; others are null."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.model import Offsets
 
-__all__ = ["Move", "PartitionFacts", "Target", "check_held", "plan_moves", "select"]
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

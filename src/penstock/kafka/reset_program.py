@@ -28,8 +28,6 @@ from penstock.kafka.reset import Move
 from penstock.model import OffsetRange
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["plan_reset"]
-
 
 def plan_reset(
     place: str | os.PathLike[str],

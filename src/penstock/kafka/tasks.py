@@ -16,8 +16,6 @@ from penstock.kafka.reader import read_batches, read_records
 from penstock.kafka.records import KafkaRecord
 from penstock.workers import freeze_imports
 
-__all__ = ["ReadColumns", "ReadRecords"]
-
 
 @dataclass(frozen=True)
 class ReadRecords:

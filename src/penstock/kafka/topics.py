@@ -18,8 +18,6 @@ from penstock.kafka.failures import FINAL, client_made, error_of, failure_of, ka
 from penstock.kafka.offsets import partition_name, split_name
 from penstock.model import Offsets
 
-__all__ = ["Subscription", "TopicFacts", "Topics"]
-
 _TIMEOUT_S = 3.0
 """The brokers are asked again with the next batch: a longer wait makes batches late."""
 _ADMIN = ("client.", "bootstrap.", "metadata.", "security.", "ssl.", "sasl.", "socket.", "broker.")

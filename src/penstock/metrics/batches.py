@@ -28,8 +28,6 @@ from penstock.metrics.catalog import (
     Sample,
 )
 
-__all__ = ["BatchMetrics"]
-
 
 class _Durations:
     def __init__(self) -> None:

@@ -14,14 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "BUCKETS_S",
-    "CATALOG",
-    "Histogram",
-    "Metric",
-    "Sample",
-]
-
 Kind = Literal["counter", "gauge", "histogram"]
 
 BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

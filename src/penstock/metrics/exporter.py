@@ -31,8 +31,6 @@ from penstock.metrics.catalog import (
 from penstock.metrics.locations import location_samples
 from penstock.status import LocationStatus, SharedStatus, Unreadable
 
-__all__ = ["Exporter"]
-
 _MOST_SERIES = 1000
 """Of one metric; more are left out."""
 _MOST_FAILED = 20

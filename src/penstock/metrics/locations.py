@@ -31,8 +31,6 @@ from penstock.metrics.catalog import (
 from penstock.status import LocationStatus, Unreadable, health
 from penstock.status.model import StreamStatus
 
-__all__ = ["location_samples"]
-
 _STATES = ("started", "restarting", "stopped", "dead")
 _LEVELS = ("ok", "stopped", "warning", "error")
 

@@ -24,8 +24,6 @@ from penstock.errors import ConfigError
 from penstock.metrics.exporter import Exporter
 from penstock.receivers.http.settings import is_loopback, read_token
 
-__all__ = ["MetricsServer", "exporter_for", "serve_metrics"]
-
 _log = logging.getLogger(__name__)
 
 _REQUEST_S = 10.0

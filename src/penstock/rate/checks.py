@@ -6,8 +6,6 @@ import math
 
 from penstock.errors import ConfigError
 
-__all__ = ["non_negative", "positive"]
-
 
 def positive(name: str, value: float) -> float:
     """Return ``value`` if it is finite and above 0, else raise ConfigError."""

@@ -13,8 +13,6 @@ from penstock.errors import ConfigError, LogFormatError
 from penstock.rate.checks import positive
 from penstock.rate.estimator import RateEstimator
 
-__all__ = ["RateController", "RateDecision"]
-
 _VERSION = 1
 
 

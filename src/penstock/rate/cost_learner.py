@@ -20,8 +20,6 @@ import math
 
 from penstock.rate.cost_model import CostModel
 
-__all__ = ["CostLearner"]
-
 _SURPRISE_SD = 3.0
 _LEARNING_BATCHES = 3
 """A model of fewer batches gives way to a faster batch (a cold start)."""

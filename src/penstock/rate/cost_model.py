@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-__all__ = ["CostModel"]
-
 _DRIFT = 0.03
 """Drift of the cost per record in a batch, relative to itself, one standard deviation."""
 _FIXED_DRIFT = 0.005

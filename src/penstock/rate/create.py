@@ -11,8 +11,6 @@ from penstock.rate.estimator import RateEstimator
 from penstock.rate.fit import FitRateEstimator
 from penstock.rate.pid import PIDRateEstimator
 
-__all__ = ["create_estimator"]
-
 _SETTING = "spark.streaming.backpressure.rateEstimator"
 
 

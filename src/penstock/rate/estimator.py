@@ -13,8 +13,6 @@ from abc import ABC, abstractmethod
 
 from penstock.conf import Conf, RateSettings
 
-__all__ = ["RateEstimator"]
-
 
 class RateEstimator(ABC):
     """Estimates the rate at which an input should deliver. Subclass it for a custom estimator."""

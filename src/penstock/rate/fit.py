@@ -36,8 +36,6 @@ from penstock.rate.cost_learner import CostLearner
 from penstock.rate.cost_model import CostModel
 from penstock.rate.estimator import RateEstimator
 
-__all__ = ["FitRateEstimator", "Reasoning", "Why"]
-
 _log = logging.getLogger(__name__)
 
 _TARGET_UTILISATION = 0.9

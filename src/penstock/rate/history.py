@@ -22,8 +22,6 @@ from typing import Any
 from penstock.errors import LogFormatError
 from penstock.rate.controller import RateDecision
 
-__all__ = ["RATES_FILE", "RATES_KEY", "EndedBatch", "KeptRates", "decode_rates", "encode_rates"]
-
 RATES_KEY = "spark.penstock.rates"
 """Their key in the conf of an offset log entry."""
 

@@ -11,8 +11,6 @@ from penstock.rate.overrides import RateOverride
 from penstock.rate.range_limit import RangeLimits
 from penstock.rate.receive_rate import receive_rate
 
-__all__ = ["InputRate", "ReceiveLimit"]
-
 
 @dataclass(frozen=True, slots=True)
 class ReceiveLimit:

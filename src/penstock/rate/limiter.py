@@ -28,8 +28,6 @@ from penstock.clock import Clock, SystemClock
 from penstock.errors import ConfigError
 from penstock.rate.checks import positive
 
-__all__ = ["RateLimiter"]
-
 
 class RateLimiter:
     """Delays the threads that store, so that together they keep to a rate. Thread-safe.

@@ -18,8 +18,6 @@ from penstock.model import check_name
 from penstock.rate.checks import positive
 from penstock.storage import Storage
 
-__all__ = ["RateOverride", "RateOverrides"]
-
 _VERSION = 1
 
 

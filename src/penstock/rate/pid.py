@@ -21,8 +21,6 @@ from penstock.logs import TRACE
 from penstock.rate.checks import non_negative, positive
 from penstock.rate.estimator import RateEstimator
 
-__all__ = ["PIDRateEstimator"]
-
 _log = logging.getLogger(__name__)
 
 

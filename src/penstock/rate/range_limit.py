@@ -27,8 +27,6 @@ from penstock.errors import ConfigError
 from penstock.model import Offsets
 from penstock.rate.checks import positive
 
-__all__ = ["Carry", "Cut", "Lane", "RangeLimits", "cut_range"]
-
 Lane = tuple[str, int]
 """A lane's name, and the index of a partition in it: lower ones are read first."""
 

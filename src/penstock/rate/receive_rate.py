@@ -13,8 +13,6 @@ Pure.
 
 from __future__ import annotations
 
-__all__ = ["receive_rate"]
-
 _MOST, _LEAST = 1.1, 0.5
 """Shares of the rate: with an empty journal, and with many waiting records."""
 _SLOPE = 0.2

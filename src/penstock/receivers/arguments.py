@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from penstock.errors import ConfigError
 
-__all__ = ["check"]
-
 
 def check(holds: object, problem: str, hint: str, operation: str = "set up receiver") -> None:
     """Raise ConfigError for what does not hold."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-__all__ = ["Backoff", "backoff_ms", "reconnect_delay_ms"]
-
 _FIRST_MS = 100
 _MOST_MS = 30_000
 

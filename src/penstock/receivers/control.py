@@ -35,23 +35,6 @@ from typing import Any, Literal, TypeVar
 from penstock.errors import FencedError, LogFormatError, NotFoundError
 from penstock.journal import JournalStream
 
-__all__ = [
-    "Command",
-    "State",
-    "Status",
-    "check_latest",
-    "claim_run",
-    "commanded_receivers",
-    "control_folder",
-    "give_command",
-    "newest_run",
-    "process_exists",
-    "read_command",
-    "read_status",
-    "receivers_with_status",
-    "write_status",
-]
-
 State = Literal["started", "restarting", "stopped"]
 _STATUS = ".status.json"
 _COMMAND = re.compile(r"(.+)\.([0-9]{20}-[0-9a-f]{32})\.command\.json")

@@ -10,8 +10,6 @@ import resource
 import sys
 from contextlib import suppress
 
-__all__ = ["is_near_limit", "raise_descriptor_limit", "spare_descriptors"]
-
 _FOR_OTHERS = 128
 _LEAST = 16
 

@@ -16,8 +16,6 @@ import pyarrow as pa
 from penstock.errors import ReceiverError
 from penstock.receivers.arguments import check
 
-__all__ = ["DEFAULT_MAX_RECORD_BYTES", "RECORDS_SCHEMA", "FrameSplitter"]
-
 DEFAULT_MAX_RECORD_BYTES = 16 * 1024 * 1024
 
 RECORDS_SCHEMA = pa.schema([pa.field("value", pa.binary(), nullable=False)])

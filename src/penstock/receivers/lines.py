@@ -22,20 +22,6 @@ import pyarrow.compute as pc
 
 from penstock.errors import ConfigError, ReceiverError
 
-__all__ = [
-    "BYTE_ORDER_MARK",
-    "DEFAULT_MAX_LINE_BYTES",
-    "HEAD_BYTES",
-    "LINES_SCHEMA",
-    "LineSplitter",
-    "check_max_line_bytes",
-    "complete_before_long_line",
-    "line_too_long",
-    "not_text",
-    "other_than_text",
-    "split_lines",
-]
-
 DEFAULT_MAX_LINE_BYTES = 16 * 1024 * 1024
 
 LINES_SCHEMA = pa.schema([pa.field("value", pa.string(), nullable=False)])

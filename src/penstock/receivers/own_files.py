@@ -22,16 +22,6 @@ from penstock.errors import ReceiverError
 from penstock.journal.layout import WriterId, parse_writer
 from penstock.storage import Storage
 
-__all__ = [
-    "NumberedFile",
-    "OwnFiles",
-    "StoredFiles",
-    "create_json",
-    "numbered_files",
-    "numbered_name",
-    "read_json",
-]
-
 
 class OwnFiles(Protocol):
     """The files of one receiver, by name. Errors are the storage's."""

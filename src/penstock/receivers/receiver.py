@@ -34,8 +34,6 @@ import pyarrow as pa
 from penstock.errors import PenstockError, ReceiverError
 from penstock.receivers.own_files import OwnFiles
 
-__all__ = ["Position", "Receiver", "ReceiverHost", "ReceiverIdentity"]
-
 Position: TypeAlias = Any
 """The source's position after a record: any JSON value; only the source knows its meaning."""
 

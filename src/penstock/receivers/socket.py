@@ -18,8 +18,6 @@ from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, LineSplitter
 from penstock.receivers.tcp import connect, read_available, wait_readable
 from penstock.receivers.threaded import ThreadedReceiver
 
-__all__ = ["FramedSocketReceiver", "SocketReceiver"]
-
 _log = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 4 * 1024 * 1024

@@ -9,8 +9,6 @@ from penstock.journal import Bounds, CommitPolicy, JournalStream
 from penstock.model import WhenFull
 from penstock.receivers.receiver import Receiver
 
-__all__ = ["ReceiverSettings", "ReceiverTask", "poll_interval_ms", "receiver_bounds"]
-
 _LOCAL_POLL_MS = 200
 _REMOTE_POLL_MS = 1000  # each poll is a request that an object store bills
 _LEAST_BYTES = 64 << 20

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Read", "connect", "read_available", "wait_readable"]
-
 _STOP_POLL_MS = 100
 
 # A peer that vanished without a FIN is noticed after about 90 s (60 + 3 x 10).

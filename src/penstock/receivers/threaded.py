@@ -8,8 +8,6 @@ from abc import abstractmethod
 from penstock.errors import FencedError, ReceiverError, WriterBrokenError
 from penstock.receivers.receiver import Receiver
 
-__all__ = ["ThreadedReceiver"]
-
 _JOIN_TIMEOUT_S = 10.0
 
 

@@ -36,8 +36,6 @@ from penstock.status.model import (
     Process,
 )
 
-__all__ = ["BatchReader", "ReadBatches"]
-
 _INPUTS = "spark.penstock.inputs"
 _INTERVAL = "spark.penstock.batchIntervalMs"
 _RUN = "spark.penstock.run"

@@ -16,8 +16,6 @@ from penstock.journal.offsets import is_finished
 from penstock.model import Offsets
 from penstock.storage import FileInfo
 
-__all__ = ["Published", "oldest_untaken", "published_blocks"]
-
 _WINDOW_MS = 60_000
 """Rates are those of the last minute."""
 

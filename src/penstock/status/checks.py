@@ -9,8 +9,6 @@ from penstock.checkpoint.tools import Finding, OperatorFacts, SourceFacts, inspe
 from penstock.errors import PenstockError
 from penstock.status.model import Kind
 
-__all__ = ["Checks", "read_checks"]
-
 
 @dataclass(frozen=True, slots=True)
 class Checks:

@@ -28,20 +28,6 @@ from penstock.status.model import (
     StreamStatus,
 )
 
-__all__ = [
-    "Health",
-    "Level",
-    "Page",
-    "Reason",
-    "ago",
-    "duration",
-    "has_failed",
-    "health",
-    "is_dead",
-    "is_stopped",
-    "size",
-]
-
 Level = Literal["ok", "stopped", "warning", "error"]
 """From the best to the worst."""
 Page = Literal["batches", "rates", "receivers", "journal", "checkpoint"]

@@ -21,8 +21,6 @@ from penstock.status.model import MOST_BATCHES, InputStatus, RateChange
 from penstock.status.streams import ReadStreams
 from penstock.storage import Storage
 
-__all__ = ["read_inputs"]
-
 
 def read_inputs(
     storage: Storage, read: ReadBatches, journal: ReadStreams, now_ms: int

@@ -11,8 +11,6 @@ from penstock.journal.bad_records.dead_letters import DeadLetterFolder
 from penstock.status.model import MOST_LETTERS, DeadLetterStatus
 from penstock.storage import Storage
 
-__all__ = ["read_letters"]
-
 _MOST_TEXT = 400
 
 

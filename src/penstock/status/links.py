@@ -20,8 +20,6 @@ from penstock.status.model import (
     StreamStatus,
 )
 
-__all__ = ["linked", "needs_others"]
-
 
 def needs_others(status: LocationStatus) -> bool:
     """Whether other locations may tell more of this one."""

@@ -26,8 +26,6 @@ from penstock.status.places import Place, find_place
 from penstock.status.streams import ReadStreams, loss_statuses, read_streams
 from penstock.storage import FileInfo, Storage
 
-__all__ = ["LocationReader", "read_location"]
-
 
 def read_location(path: str) -> LocationStatus:
     """Return the status of a location, once; see LocationReader."""

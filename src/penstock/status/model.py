@@ -14,28 +14,6 @@ from typing import Literal
 
 from penstock.storage.protocols import EXCLUSIVE
 
-__all__ = [
-    "MOST_BATCHES",
-    "MOST_LETTERS",
-    "MOST_LOSSES",
-    "BatchInput",
-    "BatchState",
-    "BatchStatus",
-    "ConsumerStatus",
-    "DeadLetterStatus",
-    "InputStatus",
-    "JobStatus",
-    "Kind",
-    "LocationStatus",
-    "LossStatus",
-    "NextStatus",
-    "Process",
-    "RateChange",
-    "ReceiverStatus",
-    "StreamStatus",
-    "WriterStatus",
-]
-
 MOST_BATCHES = 1000
 """So many of the newest batches are held."""
 MOST_LOSSES = 100

@@ -12,8 +12,6 @@ from penstock.journal.layout import stream_info_path
 from penstock.status.model import Kind
 from penstock.storage import Storage, attach_storage, open_existing
 
-__all__ = ["JOURNAL", "Place", "find_place"]
-
 JOURNAL = "journal"
 """The folder of a program's journal in its checkpoint location."""
 _LOGS = ("offsets", "commits")

@@ -23,15 +23,6 @@ from penstock.rate import (
 )
 from penstock.storage import Storage, open_existing
 
-__all__ = [
-    "StreamRates",
-    "any_ended",
-    "change_overrides",
-    "open_location",
-    "program_streams",
-    "read_rates",
-]
-
 _INPUTS = "spark.penstock.inputs"
 _BEGUN: object = {"(first batch)": {}}
 """The offset of a query over topics that has begun, and found none yet."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from penstock.status.model import LocationStatus
 
-__all__ = ["rate_in", "rate_out"]
-
 _WINDOW_MS = 60_000
 
 

@@ -24,8 +24,6 @@ from penstock.status.location import LocationReader
 from penstock.status.model import DeadLetterStatus, LocationStatus
 from penstock.status.places import find_place
 
-__all__ = ["SharedStatus", "Unreadable"]
-
 T = TypeVar("T")
 _STATUS_S = 1.0
 _DETAILS_S = 5.0

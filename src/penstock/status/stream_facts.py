@@ -17,15 +17,6 @@ from penstock.model import OffsetRange, Offsets
 from penstock.receivers import Status, read_status
 from penstock.receivers.control import process_exists, receivers_with_status
 
-__all__ = [
-    "ConsumerFacts",
-    "ReceiverFacts",
-    "StreamFacts",
-    "WriterFacts",
-    "read_stream_facts",
-    "read_writer_facts",
-]
-
 State = Literal["open", "sealed", "damaged"]
 
 

@@ -31,8 +31,6 @@ from penstock.status.stream_facts import (
 )
 from penstock.storage import Storage
 
-__all__ = ["ReadStreams", "loss_statuses", "read_streams"]
-
 _WINDOW_S = 60
 
 

@@ -32,8 +32,6 @@ from typing import Any, NamedTuple
 from penstock.errors import ConfigError
 from penstock.storage.names import is_temporary
 
-__all__ = ["CheckpointFileManager", "Entry", "FileInfo", "Storage", "check_path"]
-
 
 class Entry(NamedTuple):
     """One direct child of a folder: ``size`` in bytes, 0 for folders."""

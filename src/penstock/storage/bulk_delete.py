@@ -10,8 +10,6 @@ import errno
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["bulk_delete"]
-
 _MOST_OBJECTS = 1000
 """S3 takes no more in one request."""
 

@@ -10,8 +10,6 @@ from penstock.conf import CHECKPOINT_FILE_MANAGER
 from penstock.errors import ConfigError, PenstockError
 from penstock.storage.base import CheckpointFileManager, Storage
 
-__all__ = ["OpenStorage", "load_file_manager"]
-
 OpenStorage = Callable[[str], Storage]
 """Opens the storage of a URL."""
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 
 from penstock.storage.syscalls import Syscalls
 
-__all__ = ["DurableFolders", "sync_folder"]
-
 
 def sync_folder(syscalls: Syscalls, folder: str) -> None:
     """Make the names in ``folder`` durable."""

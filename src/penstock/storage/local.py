@@ -51,8 +51,6 @@ from penstock.storage.permit import permitted
 from penstock.storage.syscalls import Syscalls
 from penstock.storage.trust import check_trusted_file, check_trusted_path
 
-__all__ = ["LocalStorage"]
-
 _log = logging.getLogger("penstock.CheckpointFileManager")
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
 _SWEPT_ATTEMPTS = 10

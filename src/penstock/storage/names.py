@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import secrets
 
-__all__ = ["is_temporary", "temporary_name"]
-
 # The leading dot also hides such files from Spark, which skips names that start with "." or "_".
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 

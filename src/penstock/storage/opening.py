@@ -13,8 +13,6 @@ from penstock.storage.urls import HDFS_SCHEMES, local_root, split_url, url_refus
 if TYPE_CHECKING:
     from penstock.storage.hdfs import HdfsStorage
 
-__all__ = ["attach_storage", "open_existing", "open_storage"]
-
 
 def open_storage(
     url: str | os.PathLike[str], *, private: bool = False, log_writes: bool = False

@@ -16,8 +16,6 @@ from contextlib import contextmanager
 
 from penstock.errors import StorageError
 
-__all__ = ["Permit", "check_permitted", "permitted"]
-
 _of_thread = threading.local()
 
 

@@ -14,8 +14,6 @@ except ImportError as error:
         "Run it on Linux or macOS; on Windows, use WSL 2 or a Linux container."
     ) from error
 
-__all__ = ["open_no_link", "sync", "sync_path", "try_lock", "unlock"]
-
 _NOT_SUPPORTED = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)
 
 

@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["EXCLUSIVE", "REFUSED", "Protocol"]
-
 
 @dataclass(frozen=True, slots=True)
 class Protocol:

@@ -35,8 +35,6 @@ from penstock.storage.permit import permitted
 from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
 from penstock.storage.urls import HDFS_SCHEMES
 
-__all__ = ["FsspecStorage"]
-
 _log = logging.getLogger("penstock.CheckpointFileManager")
 
 # fsspec's memory files are one dictionary per process, where "create" first checks and then writes.

@@ -20,8 +20,6 @@ from typing import Any
 from penstock.errors import PenstockError, UnsharedPathError
 from penstock.storage.base import Storage
 
-__all__ = ["Probe", "Probed", "check_probed"]
-
 _FOLDER = "probes"
 
 

@@ -9,8 +9,6 @@ import os
 
 from penstock.storage import posix
 
-__all__ = ["Syscalls"]
-
 
 class Syscalls:
     """The operating system's own calls. All raise OSError.

@@ -11,8 +11,6 @@ from penstock.errors import ConfigError
 from penstock.model import Offsets
 from penstock.rate import Carry, Lane, RangeLimits, cut_range
 
-__all__ = ["Admission"]
-
 
 class Admission:
     """Decides the end of each batch of one query over one source."""

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from penstock.metrics import Exporter
     from penstock.ui import Dashboard
 
-__all__ = ["QueriesDashboard"]
-
 
 class QueriesDashboard:
     """Shows the locations of queries. Thread-safe."""

@@ -48,8 +48,6 @@ from penstock.structured.running_query import running_query
 from penstock.structured.session import RETAINED, QueryFacts, read_by, tell_query
 from penstock.structured.stream_reader import REPORT
 
-__all__ = ["RateListener"]
-
 _FORMATS = ("penstock", "penstock-kafka")
 _ASKED_S = 10.0
 """The process that plans a query is there by then, and has asked; else it never may."""

@@ -13,17 +13,6 @@ from typing import Any, Literal
 from penstock.conf import RateSettings, parse_duration_ms, parse_positive
 from penstock.errors import ConfigError
 
-__all__ = [
-    "ADMISSION",
-    "REQUIRED",
-    "Option",
-    "check_kind",
-    "one_of",
-    "parse_options",
-    "text",
-    "time_ms",
-]
-
 REQUIRED: Any = object()
 """The default of an option that has to be given."""
 

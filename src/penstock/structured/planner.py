@@ -27,8 +27,6 @@ from pyspark.sql.datasource import InputPartition
 from penstock.model import Offsets
 from penstock.rate import Lane
 
-__all__ = ["StreamPlanner"]
-
 
 class StreamPlanner(ABC):
     """Plans batches. Used by one thread."""

@@ -21,8 +21,6 @@ from typing import Any, TextIO, cast
 
 from penstock.errors import ConfigError
 
-__all__ = ["PrivateFolder"]
-
 
 class PrivateFolder:
     """The files.

@@ -29,8 +29,6 @@ from penstock.status import SharedStatus
 from penstock.structured.running_query import running_query
 from penstock.structured.stream_reader import REPORT
 
-__all__ = ["ProgressListener", "exporter_of"]
-
 _log = logging.getLogger(__name__)
 _MOST_NAME = 80
 _lock = threading.Lock()

@@ -31,8 +31,6 @@ from penstock.rate import (
 from penstock.storage import Storage
 from penstock.structured.rate_files import Allowed, conf_of_options
 
-__all__ = ["Progress", "QueryRates", "SourceProgress", "first_limit"]
-
 _log = logging.getLogger(__name__)
 
 

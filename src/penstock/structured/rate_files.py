@@ -31,16 +31,6 @@ from penstock.rate import RateOverride, RateOverrides
 from penstock.storage import open_storage
 from penstock.structured.private_folder import PrivateFolder
 
-__all__ = [
-    "DEFAULT_INTERVAL_MS",
-    "Allowed",
-    "RateFiles",
-    "SourceRates",
-    "conf_of_options",
-    "interval_of_options",
-    "settings_of_options",
-]
-
 _log = logging.getLogger(__name__)
 _PREFIX = "spark.streaming."
 _POLL_S = 0.005

@@ -32,8 +32,6 @@ from penstock.receivers import Receiver, ReceiverTask, Status
 from penstock.storage import open_storage
 from penstock.structured.session import check_in_driver
 
-__all__ = ["ReceiverStatus", "RunningReceivers", "start_receivers"]
-
 _log = logging.getLogger(__name__)
 _STARTING = "start receivers"
 _ANY_INTERVAL_MS = 1000

@@ -25,8 +25,6 @@ from penstock.structured.runs import RunListener
 from penstock.structured.session import RETAINED, Session, bound_to, check_in_driver
 from penstock.workers import use_this_python
 
-__all__ = ["register"]
-
 _SOURCES = (JournalDataSource, KafkaDataSource)
 _LEAVE_MS = 5000
 _lock = threading.Lock()

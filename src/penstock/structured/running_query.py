@@ -9,16 +9,6 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-__all__ = [
-    "QueryRun",
-    "QuerySource",
-    "RunningQuery",
-    "has_run_before",
-    "plan_of_batch",
-    "run_of",
-    "running_query",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class QuerySource:

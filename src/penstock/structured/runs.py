@@ -21,8 +21,6 @@ from penstock.root_cause import raised_by_worker
 from penstock.storage import Storage, open_existing
 from penstock.structured.running_query import RunningQuery, running_query
 
-__all__ = ["RunListener"]
-
 _log = logging.getLogger(__name__)
 
 

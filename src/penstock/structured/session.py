@@ -21,16 +21,6 @@ from penstock.errors import ConfigError
 from penstock.kafka.client_conf import is_secret
 from penstock.structured.private_folder import PrivateFolder
 
-__all__ = [
-    "RETAINED",
-    "QueryFacts",
-    "Session",
-    "bound_to",
-    "check_in_driver",
-    "read_by",
-    "tell_query",
-]
-
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _TEMPORARY = re.compile(r"temporary-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """The folder that Spark makes for a query without a checkpoint location, and deletes."""

@@ -26,8 +26,6 @@ from penstock.structured.planner import StreamPlanner
 from penstock.structured.rate_files import RateFiles, SourceRates, settings_of_options
 from penstock.structured.session import Session
 
-__all__ = ["REPORT", "PlannedStreamReader", "RefusedReader"]
-
 REPORT = "(penstock)"
 """The key of a reader's report in the latest offset, beside the source's own: no stream's name."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-__all__ = ["ManualClock"]
-
 
 class ManualClock:
     """A ``penstock.clock.Clock`` that tests step. Thread-safe.

@@ -15,8 +15,6 @@ from penstock.journal.layout import WriterId
 from penstock.receivers.own_files import OwnFiles
 from penstock.receivers.receiver import Position, Receiver, ReceiverIdentity, Records
 
-__all__ = ["RecordingHost", "Report", "Stored"]
-
 _WRITER = str(WriterId("r0", 0))
 
 

@@ -9,8 +9,6 @@ from penstock.streaming import BatchInfo, StreamingContext, StreamingListener
 from penstock.streaming.core.events import StreamingListenerBatchCompleted
 from penstock.testing.manual_clock import ManualClock
 
-__all__ = ["Stepper"]
-
 _LOOK_S = 0.05
 """How often errors are looked for, which come without a batch's end."""
 

@@ -23,8 +23,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Access", "Verdict"]
-
 Verdict = Literal["allowed", "wrong_host", "wrong_origin", "no_token", "read_only"]
 _LOCAL = ("localhost",)
 _SAFE = ("GET", "HEAD")

@@ -41,8 +41,6 @@ from penstock.ui.pages.rates import rates_page
 from penstock.ui.pages.receivers import receivers_page
 from penstock.ui.pages.refusals import message_page, sign_in_page
 
-__all__ = ["make_app"]
-
 _log = logging.getLogger(__name__)
 _STATIC = Path(__file__).parent / "static"
 _COOKIE = "penstock"

@@ -13,8 +13,6 @@ from typing import Literal
 
 from penstock.ui.html import Html, h
 
-__all__ = ["Column", "Series", "chart", "column_data", "sparkline"]
-
 Tone = Literal["usual", "rerun", "failed", "running"]
 _TONES: tuple[Tone, ...] = ("usual", "running", "rerun", "failed")
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["BoundedProtocol"]
-
 _STILL_S = 15.0
 _MOST = 200
 

@@ -8,8 +8,6 @@ from penstock.errors import ConfigError
 from penstock.rate import RateOverride
 from penstock.status.rate_facts import change_overrides, open_location
 
-__all__ = ["change_rate"]
-
 
 def change_rate(path: str, stream: str, action: str, rate: str) -> None:
     """Change the override of an input.

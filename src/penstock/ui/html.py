@@ -14,8 +14,6 @@ from collections.abc import Iterable
 
 from penstock.errors import one_line
 
-__all__ = ["Child", "Html", "h", "join"]
-
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 

@@ -10,21 +10,6 @@ from penstock.status import Level
 from penstock.status.model import Process
 from penstock.ui.html import Child, Html, h
 
-__all__ = [
-    "Cell",
-    "cell",
-    "code",
-    "empty",
-    "facts",
-    "level_badge",
-    "number",
-    "process_text",
-    "section",
-    "state",
-    "table",
-    "tiles",
-]
-
 _LEVELS = {"ok": "OK", "stopped": "Stopped", "warning": "Warning", "error": "Error"}
 State = Literal["ok", "stopped", "warning", "error", "busy"]
 

@@ -24,14 +24,6 @@ from penstock.ui.access import Access
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = [
-    "DEFAULT_PORT",
-    "Dashboard",
-    "DashboardSettings",
-    "dashboard_of_driver",
-    "start_dashboard",
-]
-
 _log = logging.getLogger(__name__)
 DEFAULT_PORT = UiSettings().port
 _START_S = 10.0

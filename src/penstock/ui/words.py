@@ -8,8 +8,6 @@ from datetime import datetime, timezone
 from penstock.status import ago, duration
 from penstock.status import size as size_of
 
-__all__ = ["UNKNOWN", "age", "clock", "count", "day_and_clock", "delay", "rate", "size"]
-
 UNKNOWN = "–"  # noqa: RUF001 (a dash as wide as a digit)
 
 

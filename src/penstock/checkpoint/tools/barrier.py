@@ -24,8 +24,6 @@ from penstock.checkpoint.log_format import (
     parse_log,
 )
 
-__all__ = ["BARRIER", "INTERRUPTED", "barrier_entry", "undo_path_of", "ways_out"]
-
 BARRIER = f"offsets/{MAX_BATCH_ID}"
 INTERRUPTED = "a change of this location by `penstock checkpoint` is not finished"
 _VERSION = 2**31 - 1

@@ -23,16 +23,6 @@ from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 from penstock.storage import FileInfo
 
-__all__ = [
-    "Batch",
-    "Problem",
-    "batch_ids_in",
-    "batch_paths",
-    "newer_problems",
-    "parse_batch",
-    "parse_offset",
-]
-
 T = TypeVar("T")
 
 _CLOCKS_AGREE_MS = 60_000

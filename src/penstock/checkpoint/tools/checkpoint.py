@@ -39,16 +39,6 @@ from penstock.checkpoint.tools.state_files import OperatorState, group_state
 from penstock.errors import ConfigError
 from penstock.storage import FileInfo, Storage, open_existing
 
-__all__ = [
-    "PIECE_BYTES",
-    "Checkpoint",
-    "describe_kept",
-    "is_of_penstock",
-    "nothing_there",
-    "open_location",
-    "parse_id",
-]
-
 _LOGS = ("offsets", "commits")
 _RUN = "spark.penstock.run"
 _KEPT_FROM = "spark.penstock.keptFrom"

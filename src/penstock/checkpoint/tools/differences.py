@@ -12,8 +12,6 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint, describe_kept
 from penstock.checkpoint.tools.offsets import moved, offset_parts, streams_of
 from penstock.errors import ConfigError
 
-__all__ = ["BatchDiff", "Change", "LocationDiff", "diff_batches", "diff_locations"]
-
 
 @dataclass(frozen=True, slots=True)
 class Change:

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding", "Severity", "worst"]
-
 Severity = Literal["note", "warning", "error"]
 """error: the query does not start, or loses or repeats data. warning: it starts, and something is
 not as Spark leaves it. note: harmless."""

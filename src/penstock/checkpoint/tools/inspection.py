@@ -21,8 +21,6 @@ from penstock.checkpoint.tools.operators import OperatorInfo
 from penstock.checkpoint.tools.state_files import OperatorState
 from penstock.errors import ConfigError
 
-__all__ = ["BatchFacts", "Inspection", "OperatorFacts", "SourceFacts", "inspect", "iso_time"]
-
 
 @dataclass(frozen=True, slots=True)
 class BatchFacts:

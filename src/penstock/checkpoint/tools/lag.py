@@ -15,8 +15,6 @@ from penstock.journal import JournalStream, stream_names
 from penstock.journal.lag import records_behind
 from penstock.storage import attach_storage
 
-__all__ = ["JOURNAL", "read_lag"]
-
 JOURNAL = "journal"
 """The folder of a program's journal in its checkpoint location."""
 

@@ -20,8 +20,6 @@ from penstock.checkpoint.tools.checkpoint import (
 from penstock.checkpoint.tools.next_batch import NextBatch, lacks_start
 from penstock.checkpoint.tools.reading import list_folders
 
-__all__ = ["LastState", "last_state"]
-
 
 @dataclass(frozen=True, slots=True)
 class LastState:

@@ -12,8 +12,6 @@ from urllib.parse import unquote_to_bytes
 from penstock.errors import ConfigError
 from penstock.storage import local_root
 
-__all__ = ["local_path"]
-
 
 def local_path(uri: str) -> str | None:
     """Return the path of a file on this machine; None for one elsewhere, or no absolute path."""

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from penstock.checkpoint.batch_ids import find_gaps
 from penstock.checkpoint.recovery import plan_recovery
 
-__all__ = ["NextBatch", "lacks_start", "leaves_out", "next_of_penstock", "next_of_spark"]
-
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:

@@ -17,20 +17,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = [
-    "entry_of_log",
-    "files_of",
-    "is_of_journal",
-    "is_of_topics",
-    "log_offset",
-    "lost_parts",
-    "moved",
-    "number_of",
-    "offset_parts",
-    "streams_of",
-    "topic_parts",
-]
-
 _TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
 """With how often it was created again before."""
 _PARTITION = re.compile(r"[0-9]{1,10}")

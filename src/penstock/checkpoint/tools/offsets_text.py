@@ -19,8 +19,6 @@ from penstock.checkpoint.tools.offsets import (
     streams_of,
 )
 
-__all__ = ["describe_move", "describe_offset", "part_rows"]
-
 _SHORT = 40
 """JSON with no more characters is shown as it is."""
 _MOST_FIELDS = 4

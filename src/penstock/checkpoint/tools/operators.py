@@ -15,8 +15,6 @@ from typing import Any
 
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields, parse_log
 
-__all__ = ["OperatorInfo", "newest_infos", "parse_operator_info"]
-
 _PATH = re.compile(r"state/([^/]+)/_metadata/(?:metadata|v2/(\d+))")
 
 

@@ -19,17 +19,6 @@ from typing import TypeVar
 from penstock.errors import NotFoundError, StorageError
 from penstock.storage import FileInfo, Storage, local_root
 
-__all__ = [
-    "FOLDERS",
-    "MOST_BYTES",
-    "Content",
-    "inner_folders",
-    "list_files",
-    "list_folders",
-    "read_entries",
-    "read_if_there",
-]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

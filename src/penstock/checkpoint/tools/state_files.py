@@ -18,17 +18,6 @@ from dataclasses import dataclass
 from penstock.checkpoint.batch_ids import find_gaps
 from penstock.storage import FileInfo
 
-__all__ = [
-    "WHOLE",
-    "OperatorState",
-    "StateFile",
-    "StateStore",
-    "first_whole",
-    "group_state",
-    "missing_files",
-    "parse_version",
-]
-
 _PATH = re.compile(r"state/([^/]+)/(\d+)(?:/([^/]+))?/([^/]+)")
 _SPARK_FILE = re.compile(r"(\d+)(?:_([\w-]+))?\.(delta|snapshot|changelog|zip)")
 _FORMATS = {

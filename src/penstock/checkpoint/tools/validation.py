@@ -60,8 +60,6 @@ from penstock.checkpoint.tools.operators import newest_infos
 from penstock.checkpoint.tools.reading import Content
 from penstock.errors import StorageError
 
-__all__ = ["Validation", "validate"]
-
 _COMPACTED = "nothing reads it any more: a compacted entry holds what was in it"
 _NOT_READ = (
     "the query starts, for it reads the newest entries only; it cannot go back to this batch, whose"

@@ -16,8 +16,6 @@ from penstock.cli.demo.runner import run_demo
 from penstock.cli.machine import check_java
 from penstock.errors import ConfigError
 
-__all__ = ["app", "demo"]
-
 app = typer.Typer()
 
 

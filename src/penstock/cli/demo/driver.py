@@ -21,8 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Driver", "end_family", "environment"]
-
 _FAMILY_END_S = 10.0
 _LAST_LINES = 15
 _LOG4J = """\

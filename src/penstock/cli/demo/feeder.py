@@ -15,8 +15,6 @@ from pathlib import Path
 
 from penstock.errors import ConfigError
 
-__all__ = ["STAGES", "Feeder", "endless_text", "source_files"]
-
 STAGES = ("app.log", "app.log", "web.log", "worker.log")
 """The file that each equal part of the text goes to. A name that comes again is rotated first:
 ``app.log`` becomes ``app.log.1``, and a new ``app.log`` begins."""

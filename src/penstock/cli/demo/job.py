@@ -20,8 +20,6 @@ from pyspark.sql import functions as F  # noqa: N812 (PySpark's own name for it)
 
 from penstock.streaming import StreamingContext, StreamingListener
 
-__all__ = ["main"]
-
 
 def write_word_counts(lines: DataFrame, batch_id: int, out: str) -> None:
     """Write how often each word occurs in a batch, in place of what an earlier attempt wrote."""

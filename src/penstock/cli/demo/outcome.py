@@ -7,8 +7,6 @@ from typing import Any
 
 from rich.table import Table
 
-__all__ = ["Outcome"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -7,8 +7,6 @@ from typing import Any
 from penstock.cli.demo.outcome import Outcome
 from penstock.cli.demo.word_counts import Comparison
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Counts lines that are committed. Times are seconds of one monotonic clock.

@@ -26,8 +26,6 @@ from penstock.cli.demo.progress import Progress
 from penstock.cli.demo.word_counts import compare, count_fed, count_sink
 from penstock.errors import PenstockError
 
-__all__ = ["Tell", "run_demo"]
-
 Tell = Callable[[str], None]
 _FEED_S_PER_RUN = 13.0
 """How long to feed for each run of the driver: time for its start, and for some work before it is

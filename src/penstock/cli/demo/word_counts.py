@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Comparison", "compare", "count_fed", "count_sink"]
-
 _READ_BYTES = 1 << 20
 
 

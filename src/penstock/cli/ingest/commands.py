@@ -19,8 +19,6 @@ from penstock.receivers import (
 )
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES
 
-__all__ = ["app"]
-
 app = typer.Typer(
     name="ingest",
     no_args_is_help=True,

@@ -12,8 +12,6 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.receivers import Receiver
 
-__all__ = ["make_custom"]
-
 
 def make_custom(name: str, arguments: Iterable[str]) -> Receiver:
     """Return ``package.module:Class`` made with ``name=value`` arguments.

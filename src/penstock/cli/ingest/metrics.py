@@ -15,8 +15,6 @@ from penstock.metrics.catalog import RECEIVED, SENT
 from penstock.receivers import ReceiverSupervisor
 from penstock.status import SharedStatus
 
-__all__ = ["Counts", "serve_counts"]
-
 _log = logging.getLogger(__name__)
 _PROGRAM = "ingest"
 _TRY_AGAIN_S = 0.5

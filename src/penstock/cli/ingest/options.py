@@ -21,8 +21,6 @@ from penstock.journal import Bounds
 from penstock.model import COMPRESSIONS, WHEN_FULL, WhenFull, check_name, parse_size
 from penstock.receivers import Receiver, receiver_bounds
 
-__all__ = ["IngestOptions", "size_option", "with_ingest_options"]
-
 Compression = Enum("Compression", {name: name for name in COMPRESSIONS}, type=str)  # type: ignore[misc]
 WhenFullOption = Enum("WhenFullOption", {name: name for name in WHEN_FULL}, type=str)  # type: ignore[misc]
 

@@ -47,8 +47,6 @@ from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.storage import open_storage
 from penstock.ui import dashboard_of_driver
 
-__all__ = ["run_ingest"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -39,15 +39,6 @@ from penstock.journal.stream import trusted_storage
 from penstock.model import OffsetRange, check_name
 from penstock.storage import Storage
 
-__all__ = [
-    "DeadLetter",
-    "DeadLetterFile",
-    "DeadLetterFolder",
-    "dead_letter_folders",
-    "folder_name",
-    "source_stream",
-]
-
 _SUFFIX = "-dead"
 _REPLAYED = "_replayed"
 _NAME = re.compile(

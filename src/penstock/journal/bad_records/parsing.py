@@ -26,20 +26,6 @@ from penstock.journal.slices import BlockSlice, task_count
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = [
-    "AddRefusals",
-    "DeadLetters",
-    "Drop",
-    "Fail",
-    "OnRefused",
-    "ParsePart",
-    "ParseRecords",
-    "Refusal",
-    "Refusals",
-    "Tally",
-    "parse_tasks",
-]
-
 _LEAST_CELL_RECORDS = 256
 _MOST_CELLS = 64
 """Of one writer in one batch: the most files of dead letters."""

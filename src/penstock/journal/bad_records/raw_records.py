@@ -15,8 +15,6 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.journal.schema import RecordFormat
 
-__all__ = ["from_raw", "to_raw"]
-
 
 def to_raw(record_format: RecordFormat, batch: pa.RecordBatch, row: int) -> bytes:
     """Return one record of a batch of that format as bytes."""

@@ -27,8 +27,6 @@ from penstock.journal.bad_records.raw_records import from_raw
 from penstock.journal.stream import JournalStream
 from penstock.journal.writer import JournalWriter
 
-__all__ = ["replay"]
-
 _RECEIVER = "replay"
 _MOST_FILES = 256
 _BLOCK_BYTES = 32 << 20

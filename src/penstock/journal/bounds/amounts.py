@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["NOTHING", "Amount", "Bounds", "is_within"]
-
 _NO_BOUND = 1 << 62
 _LEAST_BYTES = 1 << 20
 _STORE_SHARE = 4

@@ -25,8 +25,6 @@ from penstock.journal.stream import BlockEntry, WriterScan
 from penstock.journal.writer import JournalWriter
 from penstock.model import Offsets
 
-__all__ = ["WriterQuota", "uncommitted"]
-
 
 class WriterQuota:
     """Holds one writer to its receiver's bounds. Not thread-safe.

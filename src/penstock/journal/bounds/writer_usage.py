@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from penstock.journal.bounds.amounts import NOTHING, Amount, Bounds, is_within
 from penstock.journal.store import Store
 
-__all__ = ["UsageCounts", "WriterUsage"]
-
 _MAX_GROUPS = 4
 """Groups of a writer that can be under way, each with a block's overhead."""
 _BLOCK_OVERHEAD_BYTES = 4096

@@ -29,23 +29,6 @@ from penstock.errors import LogFormatError
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
-__all__ = [
-    "LOSSES_FOLDER",
-    "Loss",
-    "Lost",
-    "create_loss",
-    "end_after_losses",
-    "loss_now",
-    "loss_path",
-    "lost_ranges",
-    "read_losses",
-    "say_left_out",
-    "skip_command",
-    "skip_commands",
-    "source_folder",
-    "without_lost",
-]
-
 LOSSES_FOLDER = "losses"
 """In the stream's folder; does not exist until records are skipped."""
 

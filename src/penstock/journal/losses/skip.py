@@ -34,8 +34,6 @@ from penstock.journal.stream import BlockEntry, JournalStream
 from penstock.journal.verify import check_block, reached_end
 from penstock.model import OffsetRange
 
-__all__ = ["check_skip", "skip"]
-
 _REASON_CHARS = 1000
 _VERIFY = (
     "nothing was skipped; `penstock journal verify` prints the commands for what cannot be read"

@@ -14,8 +14,6 @@ from penstock.journal.losses.loss_log import end_after_losses, lost_ranges
 if TYPE_CHECKING:
     from penstock.journal.stream import BlockEntry, JournalStream
 
-__all__ = ["skipped_footer"]
-
 
 def skipped_footer(
     stream: JournalStream, writer: str, blocks: list[BlockEntry]

@@ -18,8 +18,6 @@ from penstock.journal.slices import BlockSlice
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["explained", "with_command"]
-
 _RESTORE = "restore the blocks from a copy (`penstock journal verify` finds all that is damaged)"
 
 

@@ -24,8 +24,6 @@ from penstock.errors import ConcurrentDriverError
 from penstock.journal.layout import consumer_path, consumers_folder
 from penstock.journal.stream import JournalStream
 
-__all__ = ["check_last", "claim", "claim_order", "remove_claims", "superseded"]
-
 _SUFFIX = ".claim"
 
 

@@ -31,24 +31,6 @@ from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 from penstock.storage import Entry
 
-__all__ = [
-    "ConsumerEntry",
-    "Program",
-    "commit_consumer",
-    "consumer_names",
-    "consumers",
-    "create_consumer",
-    "held_offsets",
-    "publish_notice",
-    "read_consumer",
-    "read_consumers",
-    "read_notices",
-    "remove_notice",
-    "retiring_offsets",
-    "swept_epochs",
-    "write_consumer",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Program:

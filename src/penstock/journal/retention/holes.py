@@ -9,8 +9,6 @@ from penstock.errors import DamagedBlockError, NotFoundError
 from penstock.journal.layout import WriterId
 from penstock.journal.stream import BlockEntry, JournalStream
 
-__all__ = ["first_whole"]
-
 
 def first_whole(
     stream: JournalStream, writer: WriterId, blocks: Sequence[BlockEntry], gone: int | None

@@ -16,8 +16,6 @@ from penstock.journal.retention.consumer_files import (
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
-__all__ = ["remove_consumer", "remove_stale_notices"]
-
 
 def remove_consumer(stream: JournalStream, consumer: str) -> None:
     """Remove a consumer, which must not be running: it holds nothing back any more.

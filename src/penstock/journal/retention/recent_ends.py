@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from penstock.journal.offsets import precedes
 from penstock.model import Offsets
 
-__all__ = ["RecentEnds"]
-
 _MARKS = 10
 
 

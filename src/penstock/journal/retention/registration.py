@@ -44,8 +44,6 @@ from penstock.journal.retention.retirement import retired_before
 from penstock.journal.stream import JournalStream
 from penstock.model import Offsets
 
-__all__ = ["Consumer", "StartingOffsets", "consumer_of", "earliest_offsets", "register_consumer"]
-
 StartingOffsets = Literal["earliest", "latest"]
 """Where a new consumer begins: at the oldest kept blocks, or after all durable records."""
 

@@ -49,16 +49,6 @@ from penstock.journal.retention.notices import remove_stale_notices
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange, Offsets
 
-__all__ = [
-    "Doomed",
-    "announcement",
-    "delete_blocks",
-    "floor_of",
-    "plan_blocks",
-    "retire",
-    "retired_before",
-]
-
 Doomed = Mapping[WriterId, list[OffsetRange]]
 """The blocks of each writer that a retirement plans to delete, oldest first."""
 

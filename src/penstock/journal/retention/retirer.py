@@ -36,8 +36,6 @@ from penstock.journal.retention.retirement import (
 )
 from penstock.model import Offsets
 
-__all__ = ["Retirer"]
-
 _NOTHING_DONE = -1
 
 

@@ -25,8 +25,6 @@ from penstock.journal.writer.commit_policy import CommitPolicy
 from penstock.journal.writer.errors import WriterErrors
 from penstock.journal.writer.group import Group
 
-__all__ = ["MAX_BUFFERED_BYTES", "StoreBuffer"]
-
 MAX_BUFFERED_BYTES = 1 << 30
 """Arrow and Parquet count bytes in 32 bits within a chunk or page: no group may come near that."""
 

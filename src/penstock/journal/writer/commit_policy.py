@@ -13,8 +13,6 @@ from dataclasses import dataclass, fields
 
 from penstock.errors import ConfigError
 
-__all__ = ["CommitPolicy", "GroupFacts"]
-
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:

@@ -14,8 +14,6 @@ from penstock.journal.block import BlockFooter
 from penstock.journal.layout import WriterId
 from penstock.journal.stream import JournalStream
 
-__all__ = ["WriterErrors"]
-
 
 class WriterErrors:
     """Makes the errors of one writer."""

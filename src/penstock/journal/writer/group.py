@@ -14,8 +14,6 @@ from penstock.journal.positions import DeferredPosition
 from penstock.journal.store import Ack, Store
 from penstock.journal.writer.commit_policy import GroupFacts
 
-__all__ = ["EncodedGroup", "Group"]
-
 
 class Group:
     """Stores that become durable together. Not thread-safe: the buffer fills it under its lock."""

@@ -32,8 +32,6 @@ from penstock.journal.writer.errors import WriterErrors
 from penstock.journal.writer.publisher import Publisher
 from penstock.model import COMPRESSIONS
 
-__all__ = ["JournalWriter"]
-
 
 class JournalWriter:
     """Writes one epoch of one receiver. Thread-safe. Opening it seals all earlier epochs.

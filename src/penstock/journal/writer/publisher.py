@@ -32,8 +32,6 @@ from penstock.journal.writer.buffer import StoreBuffer
 from penstock.journal.writer.errors import WriterErrors
 from penstock.journal.writer.group import EncodedGroup, Group
 
-__all__ = ["Publisher"]
-
 _log = logging.getLogger(__name__)
 
 

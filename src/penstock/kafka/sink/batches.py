@@ -20,8 +20,6 @@ from penstock.kafka.sink.tokens import Begun, Done, batch_name, partition_name
 from penstock.kafka.sink.transactions import TransactionalSender
 from penstock.model import OutputBatch
 
-__all__ = ["Attempt", "SinkBatches"]
-
 _log = logging.getLogger(__name__)
 _CLAIMS_AT_ONCE = 8
 _IDLE_S = 3600.0

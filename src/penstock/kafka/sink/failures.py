@@ -6,22 +6,6 @@ from typing import Any, TypeVar
 
 from penstock.errors import ConcurrentDriverError, KafkaError, KafkaFencedError, PenstockError
 
-__all__ = [
-    "OPERATION",
-    "KafkaStuckError",
-    "driver_fenced",
-    "emptied",
-    "forgotten",
-    "other_partitions",
-    "other_records",
-    "overtaken",
-    "stuck",
-    "superseded",
-    "task_fenced",
-    "task_left",
-    "too_long",
-]
-
 OPERATION = "write to Kafka"
 _COPY = "if another driver runs on a copy of the checkpoint location, stop one of the two"
 _OLDER = (

@@ -54,8 +54,6 @@ from penstock.kafka.sink.transactions import (
     transaction_limit_s,
 )
 
-__all__ = ["Destination", "send_partition", "write_partition"]
-
 _POLL_S = 0.2
 _idle = IdleClients(Sender.close)
 

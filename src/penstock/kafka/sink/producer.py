@@ -17,17 +17,6 @@ from penstock.kafka.producer import ProducerHandle
 from penstock.kafka.sink.failures import OPERATION
 from penstock.kafka.sink.records import Outgoing
 
-__all__ = [
-    "RETRIES",
-    "Sender",
-    "check_sink_settings",
-    "check_sink_topic",
-    "refused_topic",
-    "sender_conf",
-    "shown",
-    "sink_conf",
-]
-
 _CONSUMERS = (
     "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
     "group.id", "group.instance.id", "isolation.level", "partition.assignment.strategy",

@@ -13,8 +13,6 @@ import pyarrow as pa
 from penstock.errors import ConfigError
 from penstock.kafka.producer import Column
 
-__all__ = ["Encoder", "Headers", "Outgoing", "Tally", "to_headers"]
-
 Headers = list[tuple[str, bytes | None]]
 _TEXT_CHARS = 200
 _AT_ONCE = 1000

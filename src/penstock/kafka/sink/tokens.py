@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from penstock.errors import ConfigError, KafkaError
 
-__all__ = ["Begun", "Done", "Token", "batch_name", "partition_name"]
-
 
 @dataclass(frozen=True, slots=True)
 class Begun:

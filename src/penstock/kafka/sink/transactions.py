@@ -28,8 +28,6 @@ from penstock.kafka.sink.producer import RETRIES, Sender, refused_topic
 from penstock.kafka.sink.records import Outgoing
 from penstock.kafka.sink.tokens import Token, from_metadata, to_metadata
 
-__all__ = ["PATIENCE_S", "Tokens", "TransactionalSender", "lend_sender", "transaction_limit_s"]
-
 _log = logging.getLogger(__name__)
 PATIENCE_S = 60.0
 """For so long a request is repeated while the brokers do not answer, or their log is being read."""

@@ -21,8 +21,6 @@ from functools import partial
 
 from penstock.receivers.descriptors import is_near_limit
 
-__all__ = ["Acceptor"]
-
 _log = logging.getLogger(__name__)
 
 HANDSHAKE_TIMEOUT_S = 10.0

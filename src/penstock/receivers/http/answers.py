@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-__all__ = ["Answer", "Placement", "RefusedError"]
-
 
 class Placement(NamedTuple):
     """Where the records of a request are in the journal: ``[start, end)`` of one writer."""

@@ -44,8 +44,6 @@ from penstock.receivers.http.keys import KeptKey, KnownKeys, content_digest, key
 from penstock.receivers.http.settings import HttpSettings
 from penstock.receivers.http.stores import Acks, PendingStore
 
-__all__ = ["Application", "Journal"]
-
 _log = logging.getLogger(__name__)
 
 _INLINE_BYTES = 32 << 10

@@ -43,8 +43,6 @@ from penstock.receivers.http.record_limits import (
 )
 from penstock.receivers.lines import BYTE_ORDER_MARK, LINES_SCHEMA, split_lines
 
-__all__ = ["BodyParser", "Parsed"]
-
 Parsed: TypeAlias = str | bytes | pa.RecordBatch | pa.Table
 
 

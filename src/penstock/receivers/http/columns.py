@@ -17,8 +17,6 @@ import pyarrow.types as kinds
 
 from penstock.receivers.http.json_text import read_arrow
 
-__all__ = ["as_columns", "missing_value", "nullable", "read_columns"]
-
 _DIGITS = {"s": 0, "ms": 3, "us": 6}
 _DAY = r"\d{4}-\d\d-\d\d"
 _HAS_ZONE = r"[T ]\d\d[\d:.]*(?:Z|[+-]\d\d(?::?\d\d)?)$"

@@ -31,8 +31,6 @@ from penstock.receivers.http.pace import BodyPace
 if TYPE_CHECKING:
     from uvicorn.server import ServerState
 
-__all__ = ["LimitedConnection", "check_uvicorn", "close_late"]
-
 _log = logging.getLogger(__name__)
 
 HEAD_TIMEOUT_S = 10.0

@@ -9,8 +9,6 @@ import zlib
 
 from penstock.receivers.http.answers import RefusedError
 
-__all__ = ["expand_gzip"]
-
 _GZIP = 16 + zlib.MAX_WBITS
 _PIECE_BYTES = 1 << 20
 _FED_BYTES = 64 << 10

@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from penstock.errors import ConfigError
 from penstock.receivers.http.answers import RefusedError
 
-__all__ = ["Head", "Kind", "Types", "check_caller", "content_types", "read_head"]
-
 Kind: TypeAlias = Literal["ndjson", "text", "json", "binary"]
 """Part of what kept idempotency keys are compared with: a name stays what it is."""
 Types: TypeAlias = tuple[tuple[str, Kind], ...]

@@ -31,18 +31,6 @@ from penstock.receivers.http import record_limits
 from penstock.receivers.http.answers import RefusedError
 from penstock.receivers.http.record_limits import MAX_JSON_RECORD_BYTES, check_count
 
-__all__ = [
-    "Lines",
-    "are_values",
-    "array_items",
-    "checked_lines",
-    "checked_value",
-    "first_no_object",
-    "is_one_value",
-    "likely_lines",
-    "read_arrow",
-]
-
 _SMALL_BYTES = 4096
 """Up to here Python's parser is done before Arrow's has begun."""
 _BLOCK_BYTES = 1 << 20

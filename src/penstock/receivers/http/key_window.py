@@ -41,8 +41,6 @@ from penstock.receivers.own_files import (
     read_json,
 )
 
-__all__ = ["FILE_KEYS", "KeyWindow"]
-
 _log = logging.getLogger(__name__)
 
 FILE_KEYS = 1024

@@ -13,15 +13,6 @@ from typing import NamedTuple
 
 from penstock.receivers.http.answers import Placement
 
-__all__ = [
-    "DIGEST_BYTES",
-    "MAX_KEYS",
-    "KeptKey",
-    "KnownKeys",
-    "content_digest",
-    "key_hash",
-]
-
 DIGEST_BYTES = 16
 MAX_KEYS = 200_000
 """The newest are kept; with their answers they take about 60 MB of memory."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 
-__all__ = ["listen"]
-
 _BACKLOG = 2048
 
 

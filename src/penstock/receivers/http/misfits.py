@@ -12,8 +12,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pt
 
-__all__ = ["describe_misfit"]
-
 Reader: TypeAlias = Callable[[bytes, pa.Schema, str], pa.Table]
 
 _MAX_PARSED_BYTES = 64 << 10

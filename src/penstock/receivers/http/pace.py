@@ -10,8 +10,6 @@ Prior art: ``client_body_timeout`` (nginx), ``MinRate`` (Apache's mod_reqtimeout
 
 from __future__ import annotations
 
-__all__ = ["BodyPace"]
-
 
 class BodyPace:
     """The deadlines of one body.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from penstock.receivers.http.application import Application
     from penstock.receivers.http.server import HttpServer
 
-__all__ = ["HttpReceiver"]
-
 _log = logging.getLogger(__name__)
 
 

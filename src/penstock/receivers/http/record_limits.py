@@ -16,16 +16,6 @@ import pyarrow as pa
 
 from penstock.receivers.http.answers import RefusedError
 
-__all__ = [
-    "MAX_COLUMN_BYTES",
-    "MAX_JSON_RECORD_BYTES",
-    "MAX_RECORDS",
-    "check_columns",
-    "check_count",
-    "check_lines",
-    "widest_row",
-]
-
 MAX_RECORDS = 1_000_000
 """In one request: they become durable together, in one block."""
 MAX_JSON_RECORD_BYTES = 16 << 20

@@ -20,8 +20,6 @@ from penstock.receivers.http.acceptor import Acceptor
 from penstock.receivers.http.application import Application
 from penstock.receivers.http.connection import LimitedConnection, check_uvicorn, close_late
 
-__all__ = ["HttpServer"]
-
 _log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError
 
-__all__ = ["HttpSettings", "read_token", "tls_context"]
-
 _OPERATION = "set up HTTP receiver"
 _PACKAGES = ("uvicorn", "httptools")
 _LARGEST_BODY_BYTES = 256 << 20

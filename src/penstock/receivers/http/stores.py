@@ -18,8 +18,6 @@ from penstock.receivers.http.answers import Placement, RefusedError
 from penstock.receivers.http.key_window import KeyWindow
 from penstock.receivers.http.keys import KeptKey
 
-__all__ = ["Acks", "PendingStore"]
-
 
 class PendingStore(DeferredPosition):
     """The records of one request, until they are durable or refused.

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from penstock.receivers.mqtt.deliveries import Receipt
 from penstock.receivers.mqtt.packets import Messages
 
-__all__ = ["MessageBuffer", "Taken"]
-
 _ENTRY_BYTES = 128
 """What the objects of a message take beside its content."""
 

@@ -39,8 +39,6 @@ from penstock.receivers.mqtt.packets import (
     malformed,
 )
 
-__all__ = ["KEEPALIVE_S", "BrokerClient", "Listener"]
-
 KEEPALIVE_S = 15
 _CONNECT_TIMEOUT_S = 4.0
 _READ_BYTES = 256 << 10

@@ -31,9 +31,6 @@ from typing import NamedTuple
 
 from penstock.receivers.mqtt.packets import Messages, is_dup, puback, pubcomp, pubrec, qos_of
 
-__all__ = ["Deliveries", "Receipt"]
-
-
 _Pending = tuple[int, int, int]
 """Its receipt's number, the connection on which the broker last sent it, and its content."""
 _NOT_PENDING: _Pending = (0, -1, 0)

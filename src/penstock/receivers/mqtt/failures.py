@@ -7,8 +7,6 @@ import ssl
 
 from penstock.errors import ReceiverError
 
-__all__ = ["lost", "refused"]
-
 _HINTS = {
     "Bad user name or password": "check username and the content of password_file",
     "Banned": "the broker bans this client: ask its operator",

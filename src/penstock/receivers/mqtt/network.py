@@ -23,8 +23,6 @@ from penstock.receivers.mqtt.options import MqttOptions
 from penstock.receivers.mqtt.packets import Messages
 from penstock.receivers.mqtt.wakeup import Wakeup
 
-__all__ = ["Network"]
-
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100

@@ -17,8 +17,6 @@ from penstock.model import shown
 from penstock.receivers import arguments
 from penstock.receivers.mqtt.topic_filters import uncovered
 
-__all__ = ["MESSAGES_SCHEMA", "MqttOptions", "require_paho", "topics_of"]
-
 _OPERATION = "set up MQTT receiver"
 _check = partial(arguments.check, operation=_OPERATION)
 

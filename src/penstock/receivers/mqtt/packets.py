@@ -13,21 +13,6 @@ from typing import NamedTuple
 
 from penstock.errors import ReceiverError
 
-__all__ = [
-    "DISCONNECT",
-    "PINGREQ",
-    "PUBREL",
-    "Messages",
-    "Packet",
-    "PacketReader",
-    "is_dup",
-    "malformed",
-    "puback",
-    "pubcomp",
-    "pubrec",
-    "qos_of",
-]
-
 DISCONNECT = b"\xe0\x00"
 PINGREQ = b"\xc0\x00"
 PUBREL = 0x60

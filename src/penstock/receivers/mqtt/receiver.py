@@ -22,8 +22,6 @@ from penstock.receivers.threaded import ThreadedReceiver
 if TYPE_CHECKING:
     from penstock.receivers.mqtt.network import Network
 
-__all__ = ["MqttReceiver"]
-
 _log = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 64 << 20

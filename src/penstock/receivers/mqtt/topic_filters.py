@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations, zip_longest
 
-__all__ = ["overlapping", "uncovered"]
-
 _SHARED = "$share"
 
 

@@ -6,8 +6,6 @@ import os
 import threading
 from contextlib import suppress
 
-__all__ = ["Wakeup"]
-
 
 class Wakeup:
     """A pipe to wait for beside the sockets. Thread-safe; after ``close`` it does nothing."""

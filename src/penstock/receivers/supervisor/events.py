@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["End", "Event"]
-
 End = Literal["commanded", "asked", "superseded"]
 """Why a receiver ended well: its run commanded it, the receiver itself asked for it (or the journal
 is full and it is not to wait), or a later run took it over."""

@@ -14,8 +14,6 @@ from penstock.bounded_call import returns_in_time
 from penstock.errors import PenstockError, ReceiverError
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["FailedCallError", "HostedReceiver"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -13,8 +13,6 @@ from penstock.rate import RateLimiter
 from penstock.receivers.control import Command
 from penstock.receivers.receiver import Position, Records
 
-__all__ = ["Intake"]
-
 Ack = Callable[[], None]
 
 _LONGEST_ABSENCE_MS = 30_000

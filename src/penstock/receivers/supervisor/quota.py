@@ -9,8 +9,6 @@ from penstock.errors import JournalFullError, PenstockError
 from penstock.journal import JournalWriter, WriterQuota
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["QuotaReport"]
-
 _log = logging.getLogger(__name__)
 _QUIET_S = 60.0
 _FULL_POLLS = 5

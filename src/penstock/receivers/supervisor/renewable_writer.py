@@ -13,8 +13,6 @@ from penstock.receivers.control import check_latest
 from penstock.receivers.supervisor.quota import QuotaReport
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["RenewableWriter"]
-
 _log = logging.getLogger(__name__)
 _BLOCKED_STORE_S = 2.0
 """How long a store may still wait for the bounds once the receiver has to stop."""

@@ -19,8 +19,6 @@ from penstock.journal.layout import parse_writer
 from penstock.receivers.control import State, Status, read_status, write_status
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["StatusReport"]
-
 _log = logging.getLogger(__name__)
 _MEASURED_S = 30.0
 

@@ -39,8 +39,6 @@ from penstock.receivers.supervisor.thread_errors import uncaught_errors_to
 from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 
-__all__ = ["ReceiverSupervisor", "run_receiver"]
-
 _log = logging.getLogger(__name__)
 _STABLE_S = 60.0
 """After running this long, a failure counts as the first one again."""

@@ -7,8 +7,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["uncaught_errors_to"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
 from penstock.storage.patience import Patience
 
-__all__ = ["Watch"]
-
 
 class Watch:
     """Polls files and the parent process for one attempt of a receiver.

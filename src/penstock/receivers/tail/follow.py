@@ -33,27 +33,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = [
-    "FINGERPRINT_BYTES",
-    "Action",
-    "FileId",
-    "FollowOptions",
-    "Glance",
-    "Mark",
-    "Place",
-    "Sibling",
-    "Start",
-    "as_stored",
-    "decide",
-    "decide_new",
-    "fingerprint",
-    "holes",
-    "is_rotated_name",
-    "is_same_file",
-    "missed_rotations",
-    "superseded",
-]
-
 FINGERPRINT_BYTES = 256
 
 

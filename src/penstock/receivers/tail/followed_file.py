@@ -32,8 +32,6 @@ from penstock.receivers.tail.follow import (
 from penstock.receivers.tail.hole import Hole, before_hole, read_written
 from penstock.receivers.tail.open_files import OpenFiles
 
-__all__ = ["FollowedFile", "file_id"]
-
 _READ_BYTES = 4 * 1024 * 1024
 _EDITED_BYTES = 64 * 1024
 

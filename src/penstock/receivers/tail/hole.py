@@ -17,8 +17,6 @@ from __future__ import annotations
 import os
 import time
 
-__all__ = ["Hole", "before_hole", "read_written"]
-
 _CHUNK_BYTES = 4 * 1024 * 1024
 _END_BYTES = 64 * 1024
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 from penstock.receivers.tail.follow import FileId, Sibling
 from penstock.receivers.tail.followed_file import file_id
 
-__all__ = ["Found", "device_below", "expand", "is_named", "siblings"]
-
 _STABLE_TRIES = 50
 _STABLE_WAIT_S = 0.002
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 
-__all__ = ["OpenFiles", "TooManyFilesError"]
-
 
 class TooManyFilesError(OSError):
     """No further file may be opened for now."""

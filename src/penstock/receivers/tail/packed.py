@@ -18,8 +18,6 @@ from penstock.receivers.tail.follow import (
     is_rotated_name,
 )
 
-__all__ = ["LARGEST_PACKED_BYTES", "is_packed_name", "packed_size"]
-
 LARGEST_PACKED_BYTES = 64 << 20
 """Larger ones are not looked into: that would hold up the other files."""
 

@@ -45,8 +45,6 @@ from penstock.receivers.own_files import (
 from penstock.receivers.tail.follow import FileId, Mark
 from penstock.receivers.tail.problems import Report
 
-__all__ = ["FEW_MARKS", "MarkPositions", "MarksByPath", "by_path", "position_from_marks"]
-
 _log = logging.getLogger(__name__)
 
 MarksByPath = Mapping[str, list[Mark]]

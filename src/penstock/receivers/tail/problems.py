@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-__all__ = ["Problems", "Report"]
-
 Report = Callable[[str, BaseException | None], None]
 """Takes a message and its cause, as ``Receiver.reportError`` does."""
 

@@ -14,8 +14,6 @@ from penstock.receivers.tail.follower import Follower, FollowOptions
 from penstock.receivers.tail.positions import MarkPositions
 from penstock.receivers.threaded import ThreadedReceiver
 
-__all__ = ["TailReceiver"]
-
 Paths = str | os.PathLike[str]
 
 _STORE_BYTES = 4 << 20

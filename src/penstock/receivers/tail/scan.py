@@ -29,8 +29,6 @@ from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
 from penstock.receivers.tail.packed import LARGEST_PACKED_BYTES, is_packed_name, packed_size
 from penstock.receivers.tail.problems import Problems
 
-__all__ = ["Scan"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Seen:

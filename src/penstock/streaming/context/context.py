@@ -53,8 +53,6 @@ from penstock.workers import use_this_python
 if TYPE_CHECKING:
     from penstock.streaming.context.monitoring import Monitoring
 
-__all__ = ["StreamingContext"]
-
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 10.0

@@ -10,9 +10,6 @@ from functools import partial
 from penstock.errors import StreamingError
 from penstock.shutdown import wait_in_steps
 
-__all__ = ["LifeCycle", "State"]
-
-
 _STOP_S = 60.0
 """A stop that is not graceful takes less; the longest wait for one."""
 

@@ -16,8 +16,6 @@ from penstock.streaming.core.events import (
 from penstock.streaming.core.listener import ListenerBus, StreamingListener
 from penstock.ui import Dashboard, dashboard_of_driver
 
-__all__ = ["BatchListener", "Monitoring"]
-
 
 class BatchListener(StreamingListener):
     """Counts the batches of a program."""

@@ -16,8 +16,6 @@ from penstock.streaming.inputs.input import InputDStream
 if TYPE_CHECKING:
     from penstock.streaming.engine.engine import Engine
 
-__all__ = ["RateControl"]
-
 
 class RateControl(ABC):
     """The part of a StreamingContext that limits inputs.

@@ -23,8 +23,6 @@ from penstock.errors import ConfigError
 from penstock.streaming.context.temporary_location import make_temporary_location
 from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["RunLocation", "configured_location"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -21,8 +21,6 @@ from contextlib import suppress
 from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.errors import PenstockError
 
-__all__ = ["make_temporary_location"]
-
 _log = logging.getLogger(__name__)
 _PREFIX = "penstock-run-"
 _STARTING_S = 60.0

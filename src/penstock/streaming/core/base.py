@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
-__all__ = ["BaseDStream"]
-
 _LEAST_CHECKPOINT_MS = 10_000
 """The default minimum time between RDD checkpoints; as in Spark."""
 

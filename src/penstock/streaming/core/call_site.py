@@ -7,8 +7,6 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CallSite", "user_call_site"]
-
 _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 """Spelled as in frames, which may be relative, as ``./src/penstock``."""
 

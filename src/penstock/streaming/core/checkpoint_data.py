@@ -34,8 +34,6 @@ from penstock.errors import CheckpointError, StreamingError
 from penstock.streaming.core.operators import Operator
 from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
-__all__ = ["DStreamCheckpointData"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -15,23 +15,6 @@ from typing import Any
 
 from penstock.streaming.core.batch import InputLimit
 
-__all__ = [
-    "BatchInfo",
-    "OutputOperationInfo",
-    "ReceiverInfo",
-    "StreamInputInfo",
-    "StreamingListenerBatchCompleted",
-    "StreamingListenerBatchStarted",
-    "StreamingListenerBatchSubmitted",
-    "StreamingListenerOutputOperationCompleted",
-    "StreamingListenerOutputOperationStarted",
-    "StreamingListenerReceiverError",
-    "StreamingListenerReceiverStarted",
-    "StreamingListenerReceiverStopped",
-    "StreamingListenerStreamingStarted",
-    "Time",
-]
-
 _DESCRIPTION = "Description"
 
 

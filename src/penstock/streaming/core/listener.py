@@ -19,8 +19,6 @@ from penstock.streaming.core.events import (
     StreamingListenerStreamingStarted,
 )
 
-__all__ = ["ListenerBus", "StreamingListener"]
-
 _log = logging.getLogger(__name__)
 
 

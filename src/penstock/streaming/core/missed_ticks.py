@@ -28,8 +28,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from penstock.streaming.core.base import BaseDStream
 
-__all__ = ["ticks_needed"]
-
 
 def ticks_needed(
     streams: Sequence[BaseDStream],

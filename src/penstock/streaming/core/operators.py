@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from penstock.errors import StreamingError
 from penstock.model import check_name
 
-__all__ = ["Operator", "Operators", "usual_name"]
-
 
 def usual_name(kind: str, taken: Container[str], place: int) -> str:
     """Return the name by kind and place, or the next one that is not taken."""

@@ -28,8 +28,6 @@ from penstock.storage.folders import sync_folder
 from penstock.storage.syscalls import Syscalls
 from penstock.storage.trust import check_trusted
 
-__all__ = ["RddCheckpoints"]
-
 _log = logging.getLogger(__name__)
 _FOLDER = "rdds"
 _MARKS = "marks"

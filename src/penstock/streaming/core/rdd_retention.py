@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from penstock.streaming.core.base import BaseDStream
 
-__all__ = ["needed_after"]
-
 
 def needed_after(streams: Iterable[BaseDStream], done_ms: int) -> dict[BaseDStream, int]:
     """Return, for each stream, the time after which its RDDs may be needed.

@@ -29,8 +29,6 @@ from pyspark import SparkContext
 from penstock.errors import ConfigError, RecoveryMismatchError
 from penstock.streaming.core.session_conf import SessionConf
 
-__all__ = ["settle_conf"]
-
 _log = logging.getLogger("penstock.OffsetSeqMetadata")
 
 _BATCH_INTERVAL = "spark.penstock.batchIntervalMs"

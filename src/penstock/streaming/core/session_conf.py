@@ -17,8 +17,6 @@ from pyspark.errors import PySparkException
 
 from penstock.errors import ConfigError
 
-__all__ = ["SessionConf"]
-
 _REFUSED = (Py4JJavaError, PySparkException)
 
 

@@ -18,37 +18,6 @@ from pyspark import RDD
 from penstock import records
 from penstock.errors import ConfigError
 
-__all__ = [
-    "batch_time",
-    "check_arguments",
-    "combine_by_key",
-    "count",
-    "count_by_value",
-    "filter_records",
-    "flat_map",
-    "flat_map_values",
-    "glom",
-    "group_by_key",
-    "map_partitions",
-    "map_partitions_with_index",
-    "map_records",
-    "map_values",
-    "needed_arguments",
-    "pair_up",
-    "partition_by",
-    "reduce_by_key",
-    "reduce_rdds",
-    "reduce_records",
-    "repartition",
-    "subtract_by_key",
-    "takes_time",
-    "to_time_ms",
-    "transform",
-    "transform_at",
-    "union",
-    "unite",
-]
-
 
 def batch_time(time_ms: int) -> datetime:
     """Return a batch's time as PySpark passes it to users: local, without a zone."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
-__all__ = ["ConstantInputDStream"]
-
 _TIME_MS = 0
 """The time in the mark: the RDD is that of every batch."""
 

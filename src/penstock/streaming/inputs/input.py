@@ -21,8 +21,6 @@ from penstock.streaming.operations.dstream import DStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["InputContext", "InputDStream"]
-
 
 @dataclass(frozen=True, slots=True)
 class InputContext:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.inputs.parsing import BadRecords, ParsedDStream
 
-__all__ = ["JournalInputDStream"]
-
 
 class JournalInputDStream(InputDStream):
     """Records of a journal's stream, in batches of the offset ranges between two offset maps.

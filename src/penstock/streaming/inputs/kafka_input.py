@@ -42,8 +42,6 @@ from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["KafkaInputDStream", "Starting"]
-
 Starting = Literal["latest", "earliest"] | datetime | Mapping[str, Mapping[int, int]]
 """Where the first batch begins: at the topics' end or beginning, at a time, or at these offsets."""
 

@@ -14,8 +14,6 @@ from penstock.streaming.inputs.input import InputDStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["QueueInputDStream"]
-
 
 class QueueInputDStream(InputDStream):
     """RDDs from a list that the program holds, one a batch or all at once; for tests.

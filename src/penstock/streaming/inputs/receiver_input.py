@@ -17,8 +17,6 @@ from penstock.streaming.inputs.journal_input import JournalInputDStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["ReceiverInputDStream"]
-
 _CONSUMER = "streaming"
 
 

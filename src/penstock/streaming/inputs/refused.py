@@ -14,8 +14,6 @@ from penstock.journal.bad_records.parsing import AddRefusals, DeadLetters, Drop,
 from penstock.model import OffsetRange
 from penstock.storage import Storage
 
-__all__ = ["BadRecords", "RefusedRecords"]
-
 _log = logging.getLogger(__name__)
 
 BadRecords = Literal["fail", "drop", "dead_letter"]

@@ -24,8 +24,6 @@ from penstock.streaming.inputs.journal_input import JournalInputDStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["SharedJournalDStream"]
-
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.operations.dstream import DStream
 
-__all__ = ["BasicOperations"]
-
 _Self = TypeVar("_Self", bound="BasicOperations")
 
 

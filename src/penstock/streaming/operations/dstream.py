@@ -31,14 +31,6 @@ from penstock.streaming.operations.windows import WindowOperations
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = [
-    "DStream",
-    "TransformedDStream",
-    "UnionDStream",
-    "WindowedDStream",
-    "transformed",
-]
-
 
 class DStream(WindowOperations):
     """A stream of RDDs, one for each batch. Created by a StreamingContext or another DStream."""

@@ -23,8 +23,6 @@ from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.batch import Batch, OutputBatch
 from penstock.streaming.operations.outputs import OutputOperation
 
-__all__ = ["KafkaOutput"]
-
 
 class KafkaOutput(OutputOperation):
     """Writes each batch's records to a topic; see ``DStream.to_kafka``."""

@@ -24,8 +24,6 @@ from penstock.streaming.core.call_site import user_call_site
 from penstock.streaming.core.operators import usual_name
 from penstock.streaming.core.transforms import batch_time, check_arguments, needed_arguments
 
-__all__ = ["ForEachBatch", "ForEachRDD", "OutputOperation", "print_records"]
-
 
 class OutputOperation(ABC):
     """An action on every batch of a stream.

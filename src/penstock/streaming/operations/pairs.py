@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
 
-__all__ = ["PairOperations"]
-
 
 class PairOperations(BasicOperations):
     """Operations on a stream of pairs. Names and meaning: ``pyspark.streaming``.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.operations.window_times import window_ends
 
-__all__ = ["SlidingWindows"]
-
 
 class SlidingWindows(BaseDStream):
     """The part of such a stream that holds the width and the slide of its windows."""

@@ -44,8 +44,6 @@ from penstock.errors import SinkError, StreamingError, UnsharedPathError
 from penstock.model import OutputBatch
 from penstock.storage.posix import sync_path
 
-__all__ = ["batch_folder", "save_as_text_files"]
-
 _RENAMING = ("file", "hdfs", "viewfs")
 """Schemes of file systems whose rename is atomic, and refuses a folder that exists."""
 _PART = re.compile(r"part-([0-9]+)(\..+)?")

@@ -13,15 +13,6 @@ from typing import NamedTuple
 
 from penstock.errors import ConfigError
 
-__all__ = [
-    "Span",
-    "WindowStep",
-    "check_duration",
-    "is_worth_inverting",
-    "step_window",
-    "window_ends",
-]
-
 
 class Span(NamedTuple):
     """The times after ``after_ms`` up to ``until_ms``, inclusive."""

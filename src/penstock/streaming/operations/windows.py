@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
 
-__all__ = ["WindowOperations"]
-
 _Reduce = Callable[[Any, Any], Any]
 
 

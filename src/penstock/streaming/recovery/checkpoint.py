@@ -22,8 +22,6 @@ from penstock.streaming.recovery.codec import MalformedCheckpointError, decode, 
 from penstock.streaming.recovery.pickling import PickledGraph
 from penstock.streaming.recovery.saved_conf import ConfPairs
 
-__all__ = ["Checkpoint"]
-
 _log = logging.getLogger(__name__)
 _PYTHON = ".".join(platform.python_version_tuple()[:2])
 

@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError
 
-__all__ = ["MalformedCheckpointError", "codec_from_conf", "decode", "encode"]
-
 _SETTING = "spark.io.compression.codec"
 _DEFAULT = "lz4"  # Spark's
 _CODECS = ("lz4", "snappy", "zstd")

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from penstock.storage import Storage
 
-__all__ = ["CheckpointFile", "get_checkpoint_files", "remove_checkpoint_files"]
-
 _NAME = re.compile(r"checkpoint-(0|[1-9][0-9]{0,18})(\.bk)?")
 
 

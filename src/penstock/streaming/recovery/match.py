@@ -39,17 +39,6 @@ from typing import Any
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.operators import Operator
 
-__all__ = [
-    "check_operators",
-    "check_outputs",
-    "check_unnamed",
-    "describe_program",
-    "leftover_first_offsets",
-    "places_of_inputs",
-    "recorded_inputs",
-    "written_before",
-]
-
 _INPUTS = "spark.penstock.inputs"
 _OPERATORS = "spark.penstock.operators"
 _OUTPUTS = "spark.penstock.outputs"

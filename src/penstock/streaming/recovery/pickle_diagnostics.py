@@ -22,8 +22,6 @@ from penstock.streaming.inputs.sources import StreamSources
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["PickleDiagnosis", "diagnose_pickling"]
-
 _Part = tuple[str, Any]
 _CanPickle = Callable[[object], bool]
 

@@ -17,8 +17,6 @@ from penstock.streaming.recovery.pickle_diagnostics import PickleDiagnosis, diag
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["PickledGraph", "pickle_graph"]
-
 _HINT = (
     "create it inside the function, when it runs (use rdd.context or df.sparkSession);"
     " or rebuild the graph from the program, which pickles none: "

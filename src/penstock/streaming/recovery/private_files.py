@@ -14,8 +14,6 @@ from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
 from penstock.storage.trust import check_trusted, check_trusted_path
 
-__all__ = ["check_private_file", "check_private_folder", "open_location"]
-
 _REBUILD = (
     "rebuild the graph from the program, which reads none: "
     "StreamingContext.getOrCreate(dir, create, recover='program')"

@@ -16,8 +16,6 @@ from penstock.streaming.recovery.private_files import (
     check_private_folder,
 )
 
-__all__ = ["CheckpointReader"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ from penstock.streaming.recovery.private_files import open_location
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.saved_conf import ConfPairs, restored_settings
 
-__all__ = ["find_checkpoint", "require_checkpoint", "restore_spark_context"]
-
 
 def find_checkpoint(directory: str) -> Checkpoint | None:
     """Return the newest readable graph checkpoint of a location, None if none exists.

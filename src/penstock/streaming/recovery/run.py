@@ -45,8 +45,6 @@ from penstock.streaming.recovery.writer import CheckpointWriter
 if TYPE_CHECKING:
     from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["GraphCheckpoints", "NoGraphCheckpoints", "RunCheckpoints", "keep_graph"]
-
 _log = logging.getLogger(__name__)
 
 

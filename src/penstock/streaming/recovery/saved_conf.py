@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from penstock.errors import ConfigError
 
-__all__ = ["ConfPairs", "restored_settings", "settings_to_save"]
-
 ConfPairs = tuple[tuple[str, str], ...]
 
 _ADDRESSES = frozenset(

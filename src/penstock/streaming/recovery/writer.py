@@ -30,8 +30,6 @@ from penstock.storage.permit import Permit, check_permitted
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
 
-__all__ = ["CheckpointWriteHandler", "CheckpointWriter"]
-
 _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 _MAX_FILES = 10

@@ -14,8 +14,6 @@ from penstock.streaming.operations.sliding_windows import SlidingWindows
 from penstock.streaming.operations.window_times import step_window
 from penstock.streaming.state.state_in_rdds import RddStateDStream
 
-__all__ = ["ReducedWindowDStream"]
-
 
 class ReducedWindowDStream(SlidingWindows, RddStateDStream):
     """Each window's values by key, derived from the previous window.

@@ -26,8 +26,6 @@ from penstock.clock import iso_time
 from penstock.errors import RecoveryMismatchError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 
-__all__ = ["StateCheckpointData"]
-
 _log = logging.getLogger(__name__)
 
 

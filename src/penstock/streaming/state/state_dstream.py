@@ -13,8 +13,6 @@ from penstock.streaming.core.operators import Operator
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.state.state_in_rdds import RddStateDStream
 
-__all__ = ["StateDStream"]
-
 _Update = Callable[[list[Any], Any], Any]
 
 

@@ -22,8 +22,6 @@ from penstock.streaming.core.operators import Operator
 from penstock.streaming.operations.dstream import DStream
 from penstock.streaming.state.state_checkpoint_data import StateCheckpointData
 
-__all__ = ["RddStateDStream"]
-
 
 class RddStateDStream(DStream):
     """A stream with state; ``operator`` names it, ``shape`` has the parameters of its state."""

@@ -13,8 +13,6 @@ from penstock.structured.journal.options import JournalOptions
 from penstock.structured.journal.read import BlockReader, tasks_of
 from penstock.structured.session import Session
 
-__all__ = ["JournalBatchReader"]
-
 
 class JournalBatchReader(DataSourceReader):
     """Reads what is between two bounds. It is not a consumer, so nothing is kept for it.

@@ -17,8 +17,6 @@ from penstock.journal.times import offsets_at
 from penstock.model import Offsets
 from penstock.structured.journal.options import JournalOptions, StreamOffsets
 
-__all__ = ["batch_slices", "start_of"]
-
 
 def start_of(stream: JournalStream, starting: StreamOffsets, earliest: Offsets) -> Offsets:
     """Return where a read begins.

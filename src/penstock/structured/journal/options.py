@@ -20,8 +20,6 @@ from penstock.structured.options import (
     time_ms,
 )
 
-__all__ = ["JOURNAL_OPTIONS", "NAME", "JournalOptions", "StreamOffsets"]
-
 NAME = "penstock"
 
 StreamOffsets = StartingOffsets | Offsets | int

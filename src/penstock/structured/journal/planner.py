@@ -54,8 +54,6 @@ from penstock.structured.journal.read import tasks_of
 from penstock.structured.planner import StreamPlanner
 from penstock.structured.session import Session
 
-__all__ = ["JournalPlanner", "check_owner", "offsets_of"]
-
 _log = logging.getLogger(__name__)
 _ANY_QUERY = "structured-streaming"
 """The owner of a consumer whose query is not known; of others, this and the query's id."""

@@ -19,8 +19,6 @@ from penstock.journal.existing import open_existing
 from penstock.journal.stream import JournalStream
 from penstock.model import OffsetRange
 
-__all__ = ["RangePartition", "RangeReader", "range_schema", "scan"]
-
 _NAMES = ("writer", "start_offset", "end_offset", "ranges")
 """``ranges`` is how many the batch has, by which ``scan`` sees that some are gone."""
 _TYPES = (pa.string(), pa.int64(), pa.int64(), pa.int64())

@@ -15,8 +15,6 @@ from penstock.journal.slices import BlockSlice, pack_slices, task_count
 from penstock.journal.stream import JournalStream
 from penstock.workers import freeze_imports
 
-__all__ = ["BlockPartition", "BlockReader", "tasks_of"]
-
 _TASK_BYTES = 1 << 20
 _TASK_BLOCKS = 100
 

@@ -28,8 +28,6 @@ from penstock.structured.options import check_kind
 from penstock.structured.session import Session
 from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
 
-__all__ = ["JournalDataSource"]
-
 
 class JournalDataSource(DataSource):
     """The records of one stream of a journal.

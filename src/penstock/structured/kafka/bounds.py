@@ -10,8 +10,6 @@ from penstock.kafka.topics import TopicFacts
 from penstock.model import Offsets
 from penstock.structured.kafka.options import Bound, KafkaOptions, Times
 
-__all__ = ["batch_ranges", "start_of"]
-
 _AtTime = Callable[[int, TopicFacts], Offsets]
 """Each partition's first offset at or after a time, its end without one."""
 

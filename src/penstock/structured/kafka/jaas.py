@@ -7,8 +7,6 @@ from collections.abc import Mapping
 
 from penstock.errors import ConfigError
 
-__all__ = ["without_jaas"]
-
 _JAAS = "sasl.jaas.config"
 _MODULE = re.compile(r"\s*[\w.]*\.(Plain|Scram)LoginModule\s+required\s+(.*?);?\s*", re.DOTALL)
 _OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"']+))""")

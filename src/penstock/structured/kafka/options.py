@@ -15,8 +15,6 @@ from penstock.kafka.offsets import TOPIC_NAME
 from penstock.structured.kafka.jaas import without_jaas
 from penstock.structured.options import ADMISSION, Option, one_of, parse_options, text, time_ms
 
-__all__ = ["KAFKA_OPTIONS", "NAME", "Bound", "KafkaOptions", "Times", "split_settings"]
-
 NAME = "penstock-kafka"
 _KAFKA = "kafka."
 _SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")

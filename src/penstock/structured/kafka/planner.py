@@ -43,8 +43,6 @@ from penstock.structured.kafka.topics import QueryTopics
 from penstock.structured.planner import StreamPlanner
 from penstock.structured.session import QueryFacts
 
-__all__ = ["FIRST", "KafkaPartition", "KafkaPlanner", "check_first", "pass_over_of"]
-
 FIRST = "(first batch)"
 """The mark: no topic's name, and without partitions."""
 _AGAIN_S = 0.5

@@ -29,8 +29,6 @@ from penstock.workers import freeze_imports
 if TYPE_CHECKING:
     from penstock.structured.kafka.planner import KafkaPlanner
 
-__all__ = ["KafkaDataSource"]
-
 _ONCE = "read"
 """Stands for the place in a query, of what ``spark.read`` notes."""
 

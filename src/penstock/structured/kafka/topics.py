@@ -10,8 +10,6 @@ from penstock.kafka.offsets import partition_name
 from penstock.kafka.topics import TopicFacts, Topics
 from penstock.structured.kafka.options import KafkaOptions
 
-__all__ = ["QueryTopics"]
-
 
 class QueryTopics(Topics):
     """The topics of a query, with the partitions that it is assigned.

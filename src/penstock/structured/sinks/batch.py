@@ -11,8 +11,6 @@ from penstock.exactly_once import enter_run
 from penstock.model import OutputBatch, check_name
 from penstock.structured.running_query import QueryRun, has_run_before, plan_of_batch, run_of
 
-__all__ = ["query_batch"]
-
 _QUERY_ID = "sql.streaming.queryId"
 """Spark sets it in the thread that calls the function of ``foreachBatch``."""
 _lock = threading.Lock()

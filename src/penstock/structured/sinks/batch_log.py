@@ -52,8 +52,6 @@ from penstock.errors import (
 from penstock.model import check_name
 from penstock.storage import Storage
 
-__all__ = ["PUBLISHED", "BatchLog", "Published"]
-
 PUBLISHED = "_published"
 _DATA = "_data"
 _VERSION = 1

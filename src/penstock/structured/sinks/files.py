@@ -26,8 +26,6 @@ from penstock.checkpoint.log_format import decode_log, parse_fields
 from penstock.errors import NotFoundError, StorageError, UnsharedPathError
 from penstock.storage import Storage
 
-__all__ = ["write_files"]
-
 _LOG = "_spark_metadata"
 _ENTRIES = ("0", "0.compact")
 """Spark's log of the one batch of such a folder: the second if it is to compact each entry."""

@@ -22,8 +22,6 @@ from penstock.structured.sinks.batch_log import PUBLISHED, BatchLog, Published
 from penstock.structured.sinks.files import write_files
 from penstock.structured.sinks.values import check_names
 
-__all__ = ["ParquetSink", "published_files", "read_parquet"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -23,8 +23,6 @@ from penstock.structured.sinks.staging import (
 )
 from penstock.structured.sinks.values import BadValueError
 
-__all__ = ["Postgres"]
-
 _CSV = csv.WriteOptions(include_header=False, quoting_style="all_valid")
 """A null is nothing, and an empty text is ``""``: as COPY reads them."""
 

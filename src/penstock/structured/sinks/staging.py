@@ -34,19 +34,6 @@ from penstock.errors import ConfigError, SinkError
 from penstock.exactly_once import check_once, check_plan, new_write
 from penstock.model import OutputBatch, check_name
 
-__all__ = [
-    "MARK",
-    "TOKENS",
-    "Database",
-    "Loaded",
-    "Newest",
-    "Stage",
-    "Target",
-    "begin",
-    "publish",
-    "quoted",
-]
-
 TOKENS = "penstock_batches"
 """The table of the newest batch of each output."""
 MARK = "penstock_mark"

@@ -21,8 +21,6 @@ from penstock.structured.sinks.batch import query_batch
 from penstock.structured.sinks.staging import Database, Loaded, Stage, begin, publish
 from penstock.structured.sinks.values import BadValueError, Fitting, check_names
 
-__all__ = ["PostgresSink"]
-
 _LOADED = "mark string, records long, bad long, text string, hint string"
 _NESTED = (T.StructType, T.ArrayType, T.MapType)
 _PLAIN = (

@@ -17,8 +17,6 @@ import pyarrow.compute as pc
 
 from penstock.errors import ConfigError
 
-__all__ = ["BadValueError", "Fitting", "check_names"]
-
 _YEARS = (1, 32_767)
 """The first and the last year of dates and times that Spark has and PostgreSQL takes."""
 _DAY_US = 86_400_000_000

@@ -24,8 +24,6 @@ from penstock.ui.parts import (
     tiles,
 )
 
-__all__ = ["WINDOWS", "batch_page", "batches_page"]
-
 WINDOWS = (50, 200, 1000)
 """How many of the newest batches the charts show."""
 _MOST_COLUMNS = 250

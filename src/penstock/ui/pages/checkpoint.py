@@ -24,8 +24,6 @@ from penstock.ui.parts import (
     table,
 )
 
-__all__ = ["checkpoint_page"]
-
 _SEVERITIES: dict[str, State] = {"error": "error", "warning": "warning", "note": "stopped"}
 _FINDINGS = ("Severity", "File", "What is wrong", "What follows", "To fix")
 _OPERATORS = ("Operator", "Name", "Partitions", "Newest version", "Files", "Size")

@@ -30,8 +30,6 @@ from penstock.ui.parts import (
     tiles,
 )
 
-__all__ = ["journal_page"]
-
 _MOST_WRITERS = 50
 _CONSUMERS = (
     "Consumer",

@@ -10,8 +10,6 @@ from penstock.ui.html import Child, Html, h, join
 from penstock.ui.parts import level_badge
 from penstock.ui.words import day_and_clock
 
-__all__ = ["TABS", "Tab", "content", "document", "location_head", "reason_link"]
-
 _KINDS = {
     "program": "DStream program",
     "query": "Structured Streaming query",

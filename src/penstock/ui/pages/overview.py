@@ -14,8 +14,6 @@ from penstock.ui.html import Child, Html, h
 from penstock.ui.pages.layout import TABS, content, reason_link
 from penstock.ui.parts import Cell, cell, level_badge, number, section, state, table
 
-__all__ = ["overview"]
-
 _MOST_REASONS = 20
 _SPARK = 60
 _PROGRAMS = (

@@ -11,8 +11,6 @@ from penstock.ui.html import Html, h
 from penstock.ui.pages.layout import content, location_head
 from penstock.ui.parts import Cell, cell, empty, number, section, state, table, tiles
 
-__all__ = ["rates_page"]
-
 _MOST_COLUMNS = 200
 _MOST_ROWS = 30
 _TITLES = (

@@ -10,8 +10,6 @@ from penstock.ui.html import Html, h
 from penstock.ui.pages.layout import content, location_head
 from penstock.ui.parts import Cell, State, cell, code, number, process_text, section, state, table
 
-__all__ = ["receivers_page"]
-
 _STATES: dict[str, tuple[State, str]] = {
     "started": ("ok", "up"),
     "restarting": ("error", "restarting"),

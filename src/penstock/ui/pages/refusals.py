@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from penstock.ui.html import Html, h, join
 
-__all__ = ["message_page", "sign_in_page"]
-
 
 def message_page(text: str) -> Html:
     """Return a page that says why there is no other."""

@@ -29,8 +29,6 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.reading import Content
 from penstock.storage import FileInfo
 
-__all__ = ["Target", "plan_appended"]
-
 _ENTRIES = 2
 """The number of batches that are appended at least."""
 _MOST = 10_000

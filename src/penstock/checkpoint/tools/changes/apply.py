@@ -56,8 +56,6 @@ from penstock.errors import (
 )
 from penstock.storage import Storage, local_root, open_storage
 
-__all__ = ["apply_plan", "plan_undo"]
-
 _UNDO_FOLDER = "undo"
 _READ_UNDO = "read undo file"
 _HINT = "give the file that --apply named; it is in the folder undo of the checkpoint location"

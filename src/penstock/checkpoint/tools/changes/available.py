@@ -26,8 +26,6 @@ from penstock.checkpoint.tools.offsets import (
 )
 from penstock.storage import local_root
 
-__all__ = ["TopicCheck", "check_files", "check_topics", "describe_source"]
-
 TopicCheck = Callable[[Mapping[str, int]], None]
 """Raises KafkaDataLossError if topics lack records from an offset of ``topic/partition`` on."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from penstock.checkpoint.log_files import CommitFile, OffsetFile, SourceLine
 from penstock.checkpoint.log_format import dump_json, encode_log
 
-__all__ = ["encode_commit", "encode_offsets"]
-
 _NO_OFFSET = "-"
 
 

@@ -11,8 +11,6 @@ from penstock.checkpoint.tools.checks.checksums import sidecar_of
 from penstock.errors import StorageError
 from penstock.storage import local_root
 
-__all__ = ["CHECKSUM", "new_file", "removed_file"]
-
 CHECKSUM = "its checksum"
 """Why a checksum is changed."""
 

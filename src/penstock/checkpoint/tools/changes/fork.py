@@ -40,8 +40,6 @@ from penstock.checkpoint.tools.state_files import WHOLE, parse_version
 from penstock.errors import AlreadyExistsError, CheckpointError, ConfigError, StorageError
 from penstock.storage import Storage, attach_storage, local_root, open_storage
 
-__all__ = ["ForkPlan", "apply_fork", "plan_fork"]
-
 _LOGS = ("offsets", "commits")
 _OPERATION = "fork checkpoint location"
 _FILE_SINK = (

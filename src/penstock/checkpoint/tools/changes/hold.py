@@ -30,8 +30,6 @@ from penstock.checkpoint.tools.reading import read_if_there
 from penstock.errors import AlreadyExistsError, CheckpointError
 from penstock.storage import Storage, local_root, posix
 
-__all__ = ["Barrier", "check_not_barred", "hold_location", "raise_barrier", "take_over"]
-
 _OPERATION = "change checkpoint location"
 
 

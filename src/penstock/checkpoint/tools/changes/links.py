@@ -12,8 +12,6 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import Storage, local_root
 
-__all__ = ["check_no_link", "link_in"]
-
 
 def check_no_link(checkpoint: Checkpoint) -> None:
     """Raise CheckpointError if a link is among what is copied of a location."""

@@ -24,8 +24,6 @@ from penstock.checkpoint.tools.changes.targets import check_offsets
 from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.offsets import is_of_topics, moved, topic_parts
 
-__all__ = ["plan_own_offsets"]
-
 _BATCH_INTERVAL = "spark.penstock.batchIntervalMs"
 
 

@@ -23,17 +23,6 @@ from penstock.checkpoint.tools.barrier import BARRIER
 from penstock.checkpoint.tools.reading import FOLDERS
 from penstock.storage import check_path
 
-__all__ = [
-    "CopyOf",
-    "FileChange",
-    "MalformedPlanError",
-    "Plan",
-    "dump_plan",
-    "inverse",
-    "parse_plan",
-    "plan_fields",
-]
-
 _VERSION = 1
 _MOST_NAMES, _NAME_BYTES = 16, 200
 """Spark's paths have up to seven names. A name may have 255 bytes, and temporary files add some."""

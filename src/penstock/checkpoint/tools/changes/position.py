@@ -17,8 +17,6 @@ from penstock.checkpoint.tools.checks.leftovers import check_folders
 from penstock.checkpoint.tools.checks.log_entries import is_torn, spark_checks, torn_checks
 from penstock.errors import CheckpointError, ConfigError, StorageError
 
-__all__ = ["Position", "find_position", "misfit", "refusal", "require_done"]
-
 _OPERATION = "plan change of checkpoint location"
 
 

@@ -34,8 +34,6 @@ from penstock.checkpoint.tools.changes.targets import (
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.clock import Clock, SystemClock
 
-__all__ = ["plan_promote", "plan_rewind"]
-
 
 def plan_rewind(
     place: str | os.PathLike[str],

@@ -34,8 +34,6 @@ from penstock.journal import JournalStream, ranges_between, stream_names
 from penstock.journal.reader import slice_ranges
 from penstock.storage import Storage, attach_storage
 
-__all__ = ["plan_own_rewind", "refuse_state"]
-
 _OPERATORS = "spark.penstock.operators"
 _OUTPUTS = "spark.penstock.outputs"
 

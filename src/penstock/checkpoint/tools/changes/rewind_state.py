@@ -29,8 +29,6 @@ from penstock.checkpoint.tools.checks.state import (
 )
 from penstock.errors import CheckpointError
 
-__all__ = ["StateRewind", "plan_state"]
-
 
 @dataclass(frozen=True, slots=True)
 class StateRewind:

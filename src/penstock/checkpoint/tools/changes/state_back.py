@@ -21,8 +21,6 @@ from typing import Any
 from penstock.checkpoint.tools.checks.checksums import sidecar_of, spark_checksum_of
 from penstock.checkpoint.tools.state_files import OperatorState, StateFile, StateStore
 
-__all__ = ["EMPTY_SNAPSHOT", "copied_files", "first_free_version", "obstacle", "with_checksums"]
-
 _FORMAT = "HDFS-backed"
 _CODEC = "spark.sql.streaming.stateStore.compression.codec"
 EMPTY_SNAPSHOT = (

@@ -12,8 +12,6 @@ from penstock.checkpoint.tools.checkpoint import Checkpoint
 from penstock.checkpoint.tools.inspection import iso_time
 from penstock.checkpoint.tools.offsets import log_offset, number_of, offset_parts, streams_of
 
-__all__ = ["batch_at", "batch_before", "check_offsets", "last_appended"]
-
 
 def batch_at(checkpoint: Checkpoint, time_ms: int) -> int:
     """Return the newest batch that is done and was planned at that time or before.

@@ -12,8 +12,6 @@ from penstock.checkpoint.tools.findings import Finding
 from penstock.checkpoint.tools.next_batch import NextBatch, lacks_start, leaves_out
 from penstock.clock import iso_time
 
-__all__ = ["check_clocks", "check_ids", "check_sources", "left_behind"]
-
 
 def check_ids(
     planned: Collection[int],

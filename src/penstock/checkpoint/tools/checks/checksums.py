@@ -14,8 +14,6 @@ from penstock.checkpoint.checksum import BYTES_PER_CHUNK, sidecar_name
 from penstock.checkpoint.log_format import MalformedLogError, parse_fields
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_sidecar", "check_size", "main_name", "sidecar_of", "spark_checksum_of"]
-
 _MAGIC = b"crc\0"
 _HEADER_BYTES = 8
 _WITHOUT_BACKUP = (

@@ -9,8 +9,6 @@ from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.tools.checks.checksums import main_name
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["check_folders", "check_names", "leftovers_in"]
-
 _TEMPORARY = re.compile(r"\..*\.tmp(\.crc)?", re.DOTALL)
 _JAVA_LONG = re.compile(r"[+-]?[0-9]+")
 

@@ -35,18 +35,6 @@ from penstock.checkpoint.tools.offsets import entry_of_log
 from penstock.checkpoint.tools.operators import parse_operator_info
 from penstock.storage import Storage
 
-__all__ = [
-    "EntryChecks",
-    "check_metadata",
-    "check_operator_info",
-    "check_source_log",
-    "is_of_newer_version",
-    "is_torn",
-    "penstock_checks",
-    "spark_checks",
-    "torn_checks",
-]
-
 EntryChecks = Mapping[str, Callable[[str, bytes], Iterator[Finding]]]
 """What checks the entries of a log, by its folder."""
 

@@ -14,8 +14,6 @@ from collections.abc import Collection, Iterable, Iterator
 from penstock.checkpoint.batch_ids import describe_files, find_gaps, parse_batch_id
 from penstock.checkpoint.tools.findings import Finding
 
-__all__ = ["batch_ids_of", "check_file_source", "first_needed", "is_file_log"]
-
 _COMPACT = ".compact"
 
 

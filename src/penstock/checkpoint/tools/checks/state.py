@@ -17,8 +17,6 @@ from penstock.checkpoint.tools.state_files import (
     missing_files,
 )
 
-__all__ = ["check_checkpoint_ids", "check_empty_files", "check_operator", "check_partitions"]
-
 _MEANING = "the query fails when it loads its state for batch {}"
 _FIX = (
     "restore the state from a backup; without one, go back to a batch whose state is there, or"

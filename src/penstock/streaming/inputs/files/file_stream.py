@@ -34,8 +34,6 @@ from penstock.streaming.inputs.input import InputDStream
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
 
-__all__ = ["FileInputDStream"]
-
 _log = logging.getLogger(__name__)
 _MOST_NAMED = 4
 _PARTITION_BYTES = 128 << 20  # Spark's spark.sql.files.maxPartitionBytes

@@ -13,8 +13,6 @@ from pyspark import SparkContext
 
 from penstock.streaming.inputs.files.selection import ListedFile
 
-__all__ = ["HadoopDirectories", "is_readable", "reading_pattern"]
-
 _SEPARATOR = "\0"
 _SPECIAL = re.compile(r"[,{}\[\]*?\\]")
 

@@ -17,8 +17,6 @@ from penstock.receivers.lines import HEAD_BYTES, not_text, other_than_text
 from penstock.streaming.inputs.files.hadoop import reading_pattern
 from penstock.streaming.inputs.files.selection import ListedFile
 
-__all__ = ["BinaryRecords", "FileReader", "TextLines"]
-
 
 class FileReader(Protocol):
     """What records files hold."""

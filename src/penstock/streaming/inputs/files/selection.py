@@ -23,8 +23,6 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-__all__ = ["FileOffset", "ListedFile", "TakenFiles", "by_folder", "next_offset"]
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class ListedFile:

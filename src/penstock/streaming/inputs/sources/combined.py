@@ -11,8 +11,6 @@ from penstock.errors import ConfigError
 from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream, UnionDStream, transformed
 
-__all__ = ["CombinedStreams"]
-
 
 class CombinedStreams(ContextPart):
     """The part of a StreamingContext that makes one stream of several."""

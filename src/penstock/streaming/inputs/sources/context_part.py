@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
     from penstock.streaming.engine.graph import DStreamGraph
 
-__all__ = ["ContextPart"]
-
 
 class ContextPart(ABC):
     """Base of the classes that StreamingContext is put together of."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from penstock.streaming.inputs.kafka_input import Starting
     from penstock.streaming.inputs.refused import BadRecords
 
-__all__ = ["PulledStreams"]
-
 
 class PulledStreams(ContextPart):
     """The part of a StreamingContext that makes streams of topics, files and queues."""

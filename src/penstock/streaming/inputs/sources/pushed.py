@@ -23,8 +23,6 @@ from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.streaming.inputs.shared_journal import SharedJournalDStream
 from penstock.streaming.inputs.sources.context_part import ContextPart
 
-__all__ = ["PushedStreams"]
-
 
 class PushedStreams(ContextPart):
     """The part of a StreamingContext that makes streams of receivers and journals."""
