@@ -47,8 +47,8 @@ _LISTED_WITHIN_S = 2.0
 class BatchLifecycle:
     """Takes the steps of one program's batches.
 
-    The threads of jobs call ``confirm_sole``, ``job_failed``, ``commit`` and ``fail``; one thread at
-    a time, the generator's while batches run, calls everything else.
+    The threads of jobs call ``confirm_sole``, ``job_failed``, ``commit`` and ``fail``. One thread
+    at a time, the generator's while batches run, calls everything else.
 
     Args:
         graph: the program's inputs, streams and outputs.
