@@ -6,21 +6,25 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, RecoveryPlan
+from penstock.checkpoint.batch_plan import plan_of
 from penstock.checkpoint.batch_records import driver_conf
+from penstock.checkpoint.offset_log import OffsetLog
+from penstock.checkpoint.used_sinks import note_sink_of, outputs_with_sinks
 from penstock.clock import Clock, SteadyClock
-from penstock.conf import StreamingSettings
+from penstock.conf import StreamingSettings, check_exactly_once
 from penstock.driver.executors import has_executors
 from penstock.driver.feed import receiver_settings
 from penstock.driver.shared_location import check_shared
 from penstock.driver.tracker import ReceiverTracker
-from penstock.errors import ReceiverError
+from penstock.errors import ReceiverError, RecoveryMismatchError
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
+from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.core.events import StreamingListenerStreamingStarted
 from penstock.streaming.core.listener import ListenerBus
@@ -34,7 +38,6 @@ from penstock.streaming.engine.job_scheduler import JobScheduler
 from penstock.streaming.engine.program_end import ProgramEnd
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
-from penstock.streaming.engine.sink_use import SinkUse, check_outputs_stay
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
@@ -228,12 +231,12 @@ def _open_log(
         unnamed=_unnamed_parts(graph),
     )
     graph.check_offsets(log.ends)
-    check_outputs_stay(location.storage, [output.name for output in graph.outputs])
+    _check_outputs_stay(location.storage, [output.name for output in graph.outputs])
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
         known = (log.recorded_conf, recovery.rerun, output.name, output.exactly_once)
-        run = SinkUse(storage, settings, output.name)
+        run = _SinkUse(storage, settings, output.name)
         output.open(location_id, written_before(*known), run)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
@@ -244,6 +247,59 @@ def _open_log(
         stream.open(context)
         first_offset(stream.initial_offset)
     return log
+
+
+class _SinkUse:
+    """The run of one output for exactly-once sinks: ``exactly_once.Run``. Threads may share it.
+
+    The output may write under other names. Invariant: before it writes to such a sink for the first
+    time, the location says so, durably. So a tool knows that the sink takes no earlier batch again,
+    and a start that the output has to stay.
+
+    Args:
+        storage: the checkpoint location.
+        settings: the program's.
+        output: the output's name in the program.
+    """
+
+    def __init__(self, storage: Storage, settings: StreamingSettings, output: str) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._output = output
+        self._offsets = OffsetLog(storage)
+        self._is_noted = False
+
+    def use_sink(self, output: str, sink: str) -> None:
+        """See Run."""
+        check_exactly_once(output, self._settings)
+        if not self._is_noted:
+            note_sink_of(self._storage, self._output)
+            self._is_noted = True
+
+    def plan_of(self, batch_id: int) -> str | None:
+        """See Run."""
+        entry = self._offsets.get(batch_id)
+        return None if entry is None else plan_of(entry)
+
+
+def _check_outputs_stay(storage: Storage, outputs: Collection[str]) -> None:
+    """Check that a program has each output that has written to an exactly-once sink.
+
+    Raises:
+        RecoveryMismatchError: it lacks one.
+        StorageError: the location cannot be listed.
+    """
+    for name in outputs_with_sinks(storage):
+        if name not in outputs:
+            raise RecoveryMismatchError(
+                f"output {name!r} has written to an exactly-once sink, and is not in the program "
+                f"(its outputs: {', '.join(map(repr, outputs)) or 'none'}); under another name "
+                "the sink would write batches that run again a second time",
+                operation="recover",
+                ids={"output": name},
+                hint=f"give the output that continues name={name!r}; to end it, let its function "
+                "do nothing, or begin with a new checkpoint location",
+            )
 
 
 def _unnamed_parts(graph: DStreamGraph) -> dict[str, list[str]]:
