@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
+from penstock import records
 from penstock.errors import ConfigError
 from penstock.streaming.core import transforms
 from penstock.streaming.operations.basic import BasicOperations
@@ -27,11 +28,11 @@ class PairOperations(BasicOperations):
 
     def mapValues(self, f: Callable[[Any], Any]) -> DStream:
         """Return a stream of pairs with ``f`` applied to each value."""
-        return self._derive("mapValues", transforms.map_values, func=f)
+        return self._by_record("mapValues", records.mapped_values, f, keeps=True)
 
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
         """Return a stream with a pair of the key and each result of ``f`` for a value."""
-        return self._derive("flatMapValues", transforms.flat_map_values, func=f)
+        return self._by_record("flatMapValues", records.flat_mapped_values, f, keeps=True)
 
     def reduceByKey(
         self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
@@ -60,35 +61,35 @@ class PairOperations(BasicOperations):
 
     def groupByKey(self, numPartitions: int | None = None) -> DStream:
         """Return a stream of pairs of a key and an iterable of its values in the batch."""
-        return self._derive("groupByKey", transforms.group_by_key, partitions=numPartitions)
+        return self._by_key("groupByKey", numPartitions)
 
     def partitionBy(
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream:
         """Return a stream of the same pairs, partitioned by key."""
-        return self._derive(
-            "partitionBy", transforms.partition_by, partitions=numPartitions, func=partitionFunc
+        return self._by_method(
+            "partitionBy", numPartitions=numPartitions, partitionFunc=partitionFunc
         )
 
     def cogroup(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream of ``(key, (values of this, values of other))`` of each batch."""
-        return self._pair_up("cogroup", other, numPartitions)
+        return self._by_key("cogroup", numPartitions, other)
 
     def join(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream of ``(key, (value, other value))`` for keys that occur in both."""
-        return self._pair_up("join", other, numPartitions)
+        return self._by_key("join", numPartitions, other)
 
     def leftOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that ``other`` lacks."""
-        return self._pair_up("leftOuterJoin", other, numPartitions)
+        return self._by_key("leftOuterJoin", numPartitions, other)
 
     def rightOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that this stream lacks."""
-        return self._pair_up("rightOuterJoin", other, numPartitions)
+        return self._by_key("rightOuterJoin", numPartitions, other)
 
     def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that either stream lacks."""
-        return self._pair_up("fullOuterJoin", other, numPartitions)
+        return self._by_key("fullOuterJoin", numPartitions, other)
 
     @abstractmethod
     def _with_state(
@@ -140,5 +141,7 @@ class PairOperations(BasicOperations):
             initial=given if isinstance(given, RDD) or given else None,
         )
 
-    def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
-        return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)
+    def _by_key(self, method: str, partitions: int | None, *others: DStream) -> DStream:
+        return self._derive(
+            method, transforms.by_key, *others, method=method, partitions=partitions
+        )
