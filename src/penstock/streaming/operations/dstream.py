@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame
 from penstock.errors import ConfigError
 from penstock.streaming.core import transforms
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.operators import Operator
 from penstock.streaming.operations.window_times import window_ends
 from penstock.streaming.operations.windows import WindowOperations
 
@@ -65,18 +64,6 @@ class DStream(WindowOperations):
 
     def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
         return WindowedDStream(self, window_ms, slide_ms)
-
-    def _reduced_windowed(
-        self, operator: Operator, window_ms: int, slide_ms: int, **functions: Any
-    ) -> DStream:
-        from penstock.streaming.state.state_dstream import ReducedWindowDStream  # a DStream itself
-
-        return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
-
-    def _with_state(self, operator: Operator, **functions: Any) -> DStream:
-        from penstock.streaming.state.state_dstream import StateDStream  # a DStream itself
-
-        return StateDStream(self, operator, **functions)
 
 
 class TransformedDStream(DStream):

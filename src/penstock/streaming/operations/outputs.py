@@ -17,9 +17,9 @@ from pyspark import RDD
 
 from penstock.errors import ConfigError, StreamingError
 from penstock.exactly_once import Run, enter_run, leave_run
-from penstock.model import check_name
+from penstock.model import OutputBatch, check_name
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.batch import Batch, OutputBatch
+from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.call_site import user_call_site
 from penstock.streaming.core.operators import usual_name
 from penstock.streaming.core.transforms import batch_time, check_arguments, needed_arguments

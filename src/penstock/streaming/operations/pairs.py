@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
@@ -15,7 +14,6 @@ from penstock.streaming.core import transforms
 from penstock.streaming.operations.basic import BasicOperations
 
 if TYPE_CHECKING:
-    from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
 
 
@@ -91,17 +89,6 @@ class PairOperations(BasicOperations):
         """Return a stream as from ``join``, with None for keys that either stream lacks."""
         return self._by_key("fullOuterJoin", numPartitions, other)
 
-    @abstractmethod
-    def _with_state(
-        self,
-        operator: Operator,
-        *,
-        update: Callable[[list[Any], Any], Any],
-        partitions: int,
-        initial: RDD[tuple[Any, Any]] | list[tuple[Any, Any]] | None,
-    ) -> DStream:
-        """Return the stream of each key's state."""
-
     def updateStateByKey(
         self,
         updateFunc: Callable[[list[Any], Any], Any],
@@ -133,8 +120,11 @@ class PairOperations(BasicOperations):
                 operation="updateStateByKey",
                 hint="give a function of the list of new values and the state",
             )
+        from penstock.streaming.state.state_dstream import StateDStream  # a DStream itself
+
         given = initialRDD if isinstance(initialRDD, RDD) else list(initialRDD or ())
-        return self._with_state(
+        return StateDStream(
+            cast("DStream", self),
             self.ssc.graph.operators.add("updateStateByKey", name, {}),
             update=updateFunc,
             partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,

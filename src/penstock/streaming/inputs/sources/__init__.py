@@ -8,8 +8,6 @@ streams. All are parts of StreamingContext.
 from penstock.streaming.inputs.sources.pulled import PulledStreams
 from penstock.streaming.inputs.sources.pushed import PushedStreams
 
-__all__ = ["StreamSources"]
-
 
 class StreamSources(PushedStreams, PulledStreams):
     """The part of a StreamingContext that makes streams."""

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 
 from penstock.kafka.client_conf import check_kafka_client
-from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
+from penstock.streaming.inputs.files.file_stream import FileInputDStream
+from penstock.streaming.inputs.files.reading import BinaryRecords, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.inputs.sources.combined import CombinedStreams
 from penstock.streaming.operations.dstream import DStream
