@@ -310,7 +310,7 @@ def _unnamed_parts(graph: DStreamGraph) -> dict[str, list[str]]:
     operators = graph.operators.all()
     unnamed = {
         "input": [each.name for each in graph.inputs if not each.is_named],
-        "operator": [o.name for o in operators if not graph.operators.is_given(o)],
+        "operator": [o.name for o in operators if not o.is_named],
         "output": [o.name for o in graph.outputs if o.is_known_by_name and not o.is_named],
     }
     for role, names in unnamed.items():

@@ -125,7 +125,7 @@ class PairOperations(BasicOperations):
         given = initialRDD if isinstance(initialRDD, RDD) else list(initialRDD or ())
         return StateDStream(
             cast("DStream", self),
-            self.ssc.graph.operators.add("updateStateByKey", name, {}),
+            self.ssc.graph.operators.add("updateStateByKey", name),
             update=updateFunc,
             partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
             initial=given if isinstance(given, RDD) or given else None,

@@ -141,7 +141,7 @@ class WindowOperations(PairOperations):
         reduced = self.reduceByKey(func, numPartitions)
         if invFunc is None:
             return reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
-        operator = self.ssc.graph.operators.add("reduceByKeyAndWindow", name, {})
+        operator = self.ssc.graph.operators.add("reduceByKeyAndWindow", name)
         if not is_worth_inverting(window_ms, slide_ms):
             whole = reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
             return whole if filterFunc is None else whole.filter(filterFunc)
