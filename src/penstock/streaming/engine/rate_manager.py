@@ -29,7 +29,6 @@ from penstock.rate import (
     EndedBatch,
     InputRate,
     KeptRates,
-    RateController,
     RateEstimator,
     RateOverride,
     RateOverrides,
@@ -267,25 +266,21 @@ def _make_entry(
     own = settings if stream.max_rate is None else replace(settings, max_rate=stream.max_rate)
     controller = None
     if own.backpressure_enabled and stream.takes_limits:
-        controller = _make_controller(stream, batch_interval_ms, own, conf)
-        if controller is not None:
-            _restore(controller, kept)
+        assert own.first_rate is not None  # back pressure is on
+        controller = stream.rateController(
+            RateEstimator.create(conf, batch_interval_ms),
+            initial_rate=own.first_rate,
+            min_rate=own.min_rate,
+            max_rate=own.max_rate,
+        )
+    if controller is not None and kept is not None and kept.controller is not None:
+        try:
+            controller.restore(kept.controller)
+        except LogFormatError as e:
+            _log.warning("Stream %s starts at its initial rate: %s", controller.stream, e)
     rate = InputRate(batch_interval_ms, own, controller, stream.receiver_count)
-    entry = _Entry(stream, rate)
-    entry.controller_state = None if controller is None else controller.to_json()
-    return entry
-
-
-def _make_controller(
-    stream: InputDStream, batch_interval_ms: int, settings: RateSettings, conf: Mapping[str, str]
-) -> RateController | None:
-    assert settings.first_rate is not None  # back pressure is on
-    return stream.rateController(
-        RateEstimator.create(conf, batch_interval_ms),
-        initial_rate=settings.first_rate,
-        min_rate=settings.min_rate,
-        max_rate=settings.max_rate,
-    )
+    state = None if controller is None else controller.to_json()
+    return _Entry(stream, rate, controller_state=state)
 
 
 def _restorable(kept: str | None) -> dict[str, KeptRates]:
@@ -297,11 +292,3 @@ def _restorable(kept: str | None) -> dict[str, KeptRates]:
     except LogFormatError as e:
         _log.warning("Inputs start at their initial rates: %s", e)
         return {}
-
-
-def _restore(controller: RateController, kept: KeptRates | None) -> None:
-    if kept is not None and kept.controller is not None:
-        try:
-            controller.restore(kept.controller)
-        except LogFormatError as e:
-            _log.warning("Stream %s starts at its initial rate: %s", controller.stream, e)

@@ -132,7 +132,9 @@ class BasicOperations(BaseDStream):
         Raises:
             StreamingError: the context was not started, or no output depends on this stream.
         """
-        return self.slice_rdds(transforms.to_time_ms(begin), transforms.to_time_ms(end))
+        begin_ms = transforms.to_time_ms(begin)
+        aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
+        return self.rdds_between(aligned_ms - 1, transforms.to_time_ms(end))
 
     # -- persistence of RDDs --
 

@@ -71,7 +71,7 @@ class RddStateDStream(DStream):
         for between_ms in self.times_between(self._newest_before(time_ms), time_ms - 1):
             self.get_or_compute(between_ms)
         previous_ms = self._newest_before(time_ms)
-        return self.advance(time_ms, self.generated(previous_ms), previous_ms)
+        return self.advance(time_ms, self._generated.get(previous_ms), previous_ms)
 
     def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
         """Load the state of an earlier run, or start without state."""
