@@ -86,7 +86,7 @@ def test_a_call_that_fails_is_repeated_and_holds_everything_back(
     with caplog.at_level(logging.WARNING):
         program.run(5)
     assert program.told() == [0, 1, 2, 3, 4]
-    assert "numbers cannot take note that batch 1 is committed now" in caplog.text
+    assert "numbers cannot process the commit of batch 1 now" in caplog.text
     assert "the source is down" in caplog.text
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, create_autospec
 
 import pytest
 from pyspark import SparkContext
@@ -17,13 +17,16 @@ from pyspark import SparkContext
 from penstock.clock import SteadyClock
 from penstock.driver.slots import check_slots, task_slots
 from penstock.errors import ConfigError, StorageError
+from penstock.storage import open_storage
 from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.call_site import CallSite
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.core.transforms import batch_time, takes_time
 from penstock.streaming.engine import job_scheduler
+from penstock.streaming.engine.batch_lifecycle import BatchLifecycle
 from penstock.streaming.engine.jobs import Job, JobSet
-from penstock.streaming.engine.recurring_timer import RecurringTimer
+from penstock.streaming.engine.program_end import ProgramEnd
+from penstock.streaming.engine.ticks import RecurringTimer, tick_after
 from penstock.testing import ManualClock
 from tests.waiting import WAIT_S
 
@@ -32,8 +35,6 @@ def test_timer_calls_at_every_multiple_of_the_period_and_leaves_none_out() -> No
     clock = ManualClock(1050)
     calls: queue.Queue[int] = queue.Queue()
     timer = RecurringTimer(clock, 100, calls.put, "timer")
-    assert timer.first_tick_after(1050) == 1100
-    assert timer.first_tick_after(1100) == 1200
     timer.start(1100)
     clock.advance(49)
     clock.advance(1)
@@ -101,13 +102,8 @@ def test_timer_is_not_held_up_by_a_first_time_a_year_away() -> None:
 
 
 def test_ticks_lie_on_the_period_after_their_origin() -> None:
-    timer = RecurringTimer(ManualClock(), 300, lambda _: None, "timer")
-    assert [timer.first_tick_after(time_ms, 1000) for time_ms in (999, 1000, 1299, 1300)] == [
-        1000,
-        1300,
-        1300,
-        1600,
-    ]
+    after = [tick_after(time_ms, 300, 1000) for time_ms in (999, 1000, 1299, 1300)]
+    assert after == [1000, 1300, 1300, 1600]
 
 
 def test_timer_that_was_never_started_stops() -> None:
@@ -187,30 +183,25 @@ def test_a_batch_waits_while_the_storage_cannot_tell_of_other_drivers(
     ran: list[str] = []
     errors: list[BaseException] = []
 
-    def check_sole() -> None:
+    def confirm_sole() -> None:
         if (error := next(answers, None)) is not None:
             ran.append("refused")
             raise error
 
-    scheduler = job_scheduler.JobScheduler(
-        cast(SparkContext, MagicMock()),
-        SteadyClock(),
-        ListenerBus(),
-        1,
-        check_sole=check_sole,
-        on_success=lambda job_set: ran.append("committed"),
-        on_failure=lambda job_set: ran.append("failed"),
-        on_end=lambda job_set: None,
-        on_batch_error=errors.append,
-        on_fenced=errors.append,
-        find_damage=lambda batch, error: None,
-    )
+    batches = create_autospec(BatchLifecycle, instance=True)
+    batches.confirm_sole.side_effect = confirm_sole
+    batches.commit.side_effect = lambda job_set: ran.append("committed")
+    storage = open_storage("memory://a-program/location")
+    end = ProgramEnd(storage, {}, True, errors.append, lambda error: False)
+    spark = cast(SparkContext, MagicMock())
+    scheduler = job_scheduler.JobScheduler(spark, SteadyClock(), ListenerBus(), batches, end, 1)
+    scheduler.start(lambda job_set: ran.append("ended"))
     batch = Batch(0, 1000, ())
     job = Job(batch, 0, CallSite("foreachRDD", "p.py:1", ""), lambda: ran.append("ran"))
     scheduler.submit(JobSet(batch, [job], {}, 0, 0))
     assert scheduler.wait_idle(WAIT_S)
     scheduler.stop()
-    assert (ran, errors) == (["refused", "refused", "ran", "committed"], [])
+    assert (ran, errors) == (["refused", "refused", "ran", "committed", "ended"], [])
 
 
 def test_a_call_is_found_where_the_package_is_imported_from_a_relative_path() -> None:

@@ -15,7 +15,7 @@ from penstock.errors import (
 )
 from penstock.root_cause import root_cause
 from penstock.streaming.core.batch import Batch
-from penstock.streaming.engine.failures import batch_failed, reason_of
+from penstock.streaming.engine.program_end import batch_failed, reason_of
 
 OF_USERS = [
     "FileNotFoundError: [Errno 2] No such file or directory: '/models/7.bin'",

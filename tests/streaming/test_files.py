@@ -22,7 +22,7 @@ from penstock.errors import (
     SourceChangedError,
 )
 from penstock.streaming import DStream, SourceRange, StreamingContext
-from penstock.streaming.inputs.files import FileInputDStream
+from penstock.streaming.inputs.files.file_stream import FileInputDStream
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.streaming.runs import Runs

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.missed_ticks import ticks_needed
-from penstock.streaming.operations.sliding_windows import SlidingWindows
+from penstock.streaming.operations.dstream import SlidingWindows
 from penstock.streaming.operations.window_times import window_ends
 
 ZERO_MS = 1000

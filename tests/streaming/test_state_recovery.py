@@ -76,10 +76,8 @@ def wait_planned_and_idle(until_ms: int) -> None:
     assert active is not None
     engine = active._engine
     assert engine is not None
-    generator = engine._generator
-    assert eventually(
-        lambda: generator._newest_ms >= until_ms and not generator._log.unfinished_ms()
-    )
+    batches = engine._batches
+    assert eventually(lambda: batches._newest_ms >= until_ms and not batches._log.unfinished_ms())
 
 
 class Program(Runs):

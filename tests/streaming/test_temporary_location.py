@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint import CheckpointLocation
-from penstock.streaming.context.temporary_location import make_temporary_location
+from penstock.streaming.context.run_location import make_temporary_location
 
 DRIVER = """
 import os, signal
 from penstock.checkpoint import CheckpointLocation
-from penstock.streaming.context.temporary_location import make_temporary_location
+from penstock.streaming.context.run_location import make_temporary_location
 path = make_temporary_location()
 CheckpointLocation(path).acquire()
 print(path, flush=True)

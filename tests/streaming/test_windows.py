@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from penstock.errors import ConfigError, MissingBlockError, StreamingError
 from penstock.streaming import BatchInfo, DStream, StreamingContext
-from penstock.streaming.engine.due_ticks import DueTick, DueTicks
+from penstock.streaming.engine.ticks import DueTick, DueTicks
 from penstock.streaming.inputs.queue_input import QueueInputDStream
 from penstock.streaming.operations.window_times import Span, check_duration, step_window
 from penstock.testing import ManualClock

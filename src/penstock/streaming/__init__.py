@@ -3,8 +3,9 @@
 from penstock.streaming import StreamingContext
 """
 
+from penstock.model import OutputBatch
 from penstock.streaming.context import StreamingContext
-from penstock.streaming.core.batch import OutputBatch, SourceRange
+from penstock.streaming.core.batch import SourceRange
 from penstock.streaming.core.events import (
     BatchInfo,
     OutputOperationInfo,

@@ -16,8 +16,8 @@ from penstock.streaming.recovery.match import (
     recorded_inputs,
 )
 
-COUNTS = Operator("counts", "updateStateByKey", {"partitions": 2})
-SESSIONS = Operator("sessions", "reduceByKeyAndWindow", {"partitions": 4, "windowMs": None})
+COUNTS = Operator("counts", "updateStateByKey")
+SESSIONS = Operator("sessions", "reduceByKeyAndWindow")
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,8 @@ def test_a_program_is_described_in_the_conf_of_its_batches() -> None:
     conf = describe_program(["a", "b"], [COUNTS, SESSIONS], outputs, ["copy"])
     assert conf == {
         "spark.penstock.inputs": '["a","b"]',
-        "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts","schema":'
-        '{"partitions":2}},{"kind":"reduceByKeyAndWindow","name":"sessions","schema":'
-        '{"partitions":4,"windowMs":null}}]',
+        "spark.penstock.operators": '[{"kind":"updateStateByKey","name":"counts"},'
+        '{"kind":"reduceByKeyAndWindow","name":"sessions"}]',
         "spark.penstock.outputs": '{"copy":true,"foreachRDD-0":false}',
         "spark.penstock.toldOutputs": '["copy"]',
     }
@@ -69,16 +68,11 @@ def test_an_operator_may_be_new() -> None:
     ("now", "message"),
     [
         ([], r"state of updateStateByKey 'counts'.*not in the program.*none.*name='counts'"),
-        ([Operator("Counts", COUNTS.kind, COUNTS.schema)], r"'counts'.*operators: 'Counts'\)"),
+        ([Operator("Counts", COUNTS.kind)], r"'counts'.*operators: 'Counts'\)"),
         (
-            [Operator("counts", "reduceByKeyAndWindow", COUNTS.schema)],
+            [Operator("counts", "reduceByKeyAndWindow")],
             r"'counts' is a reduceByKeyAndWindow now.*that of a updateStateByKey",
         ),
-        (
-            [Operator("counts", COUNTS.kind, {"partitions": 3})],
-            r"'counts' has changed: partitions was 2 and is 3",
-        ),
-        ([Operator("counts", COUNTS.kind, {})], r"partitions was 2 and is None"),
     ],
 )
 def test_an_operator_that_does_not_fit_its_state_is_refused(

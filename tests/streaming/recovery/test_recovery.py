@@ -432,9 +432,9 @@ def test_a_missing_input_is_refused(place: Place) -> None:
     assert place.seen("b") == {"b:y": 1}
 
 
-def with_operator(name: str, partitions: int = 2) -> Callable[[StreamingContext], None]:
+def with_operator(name: str, kind: str = "updateStateByKey") -> Callable[[StreamingContext], None]:
     def define(ssc: StreamingContext) -> None:
-        ssc.graph.operators.add("updateStateByKey", name, {"partitions": partitions})
+        ssc.graph.operators.add(kind, name)
 
     return define
 
@@ -446,7 +446,7 @@ def test_a_renamed_or_changed_operator_is_refused(place: Place, recover: str) ->
         file.unlink()
     for define, message in (
         (with_operator("renamed"), "'counts', which is not in the program"),
-        (with_operator("counts", partitions=3), "partitions was 2 and is 3"),
+        (with_operator("counts", "reduceByKeyAndWindow"), "is a reduceByKeyAndWindow now"),
     ):
         with pytest.raises(RecoveryMismatchError, match=message):
             place.start(place.program("a", define=define), recover)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal, NoReturn
 
 from pyspark import SparkConf, SparkContext
@@ -35,7 +35,6 @@ from penstock.streaming.core.session_conf import SessionConf
 from penstock.streaming.engine.engine import Engine
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.inputs.sources import StreamSources
-from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.private_files import open_location
 from penstock.streaming.recovery.recreate import (
@@ -385,7 +384,9 @@ class StreamingContext(StreamSources, RateControl):
         )
 
     def _make_engine(self) -> Engine:
-        _check_outputs(self.graph.outputs, self._settings)
+        for output in self.graph.outputs:
+            if output.exactly_once:
+                check_exactly_once(output.name, self._settings)
         if self._checkpoint_dir is None:
             location = configured_location(self._settings, self._query_name)
             if location is not None:
@@ -437,12 +438,6 @@ class StreamingContext(StreamSources, RateControl):
             operation="pickle context",
             hint="do not use it in functions of streams; rdd.context is the SparkContext there",
         )
-
-
-def _check_outputs(outputs: Sequence[OutputOperation], settings: StreamingSettings) -> None:
-    for output in outputs:
-        if output.exactly_once:
-            check_exactly_once(output.name, settings)
 
 
 def _check_no_other_is_active() -> None:

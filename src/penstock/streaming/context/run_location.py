@@ -6,24 +6,36 @@
     neither                                                 a temporary folder
 
 The first that applies counts, as for a query of Structured Streaming (ResolveWriteToStream).
+
+A killed process leaves its temporary folder, so the next process that creates one removes it.
+Invariant: such a folder is removed only if it belongs to this user and its driver lock is free,
+which shows that no driver uses it. A driver may have created a lock file younger than a minute and
+not locked it yet: its folder is kept until the next time.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import tempfile
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from pyspark import SparkContext
 
+from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.conf import WRITE_AHEAD_LOG, StreamingSettings
-from penstock.errors import ConfigError
-from penstock.streaming.context.temporary_location import make_temporary_location
+from penstock.errors import ConfigError, PenstockError
 from penstock.streaming.engine.graph import DStreamGraph
 
 _log = logging.getLogger(__name__)
+_PREFIX = "penstock-run-"
+_STARTING_S = 60.0
 
 
 def configured_location(settings: StreamingSettings, query_name: str | None) -> str | None:
@@ -144,3 +156,37 @@ def _check_temporary_is_enough(
             operation="start",
             hint="call checkpoint(dir): received records are kept there",
         )
+
+
+def make_temporary_location() -> str:
+    """Create a new folder, and remove those of killed processes; return its path."""
+    for path in _abandoned(tempfile.gettempdir()):
+        _remove(path)
+    return tempfile.mkdtemp(prefix=_PREFIX)
+
+
+def _abandoned(parent: str) -> Iterator[str]:
+    """Yield the locations of this user that may have lost their driver."""
+    with suppress(OSError), os.scandir(parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
+                with suppress(
+                    OSError
+                ):  # it is being removed, or its driver has not created the file yet
+                    locked = os.lstat(os.path.join(entry.path, LOCK_NAME))
+                    is_mine = entry.stat(follow_symlinks=False).st_uid == os.getuid()
+                    if is_mine and time.time() - locked.st_mtime > _STARTING_S:
+                        yield entry.path
+
+
+def _remove(path: str) -> None:
+    lock = DriverLock(os.path.join(path, LOCK_NAME))
+    try:
+        lock.acquire()
+    except (OSError, PenstockError):
+        return  # it is in use, or being removed
+    try:
+        shutil.rmtree(path, ignore_errors=True)
+        _log.info("Removed %s: its program was killed", path)
+    finally:
+        lock.release()

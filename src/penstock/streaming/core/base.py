@@ -196,10 +196,6 @@ class BaseDStream(ABC):
                 self._keep(time_ms, rdd)
             return self._generated[time_ms]
 
-    def generated(self, time_ms: int) -> RDD[Any] | None:
-        """Return the RDD of that time if it was computed already."""
-        return self._generated.get(time_ms)
-
     def times_between(self, after_ms: int, until_ms: int) -> list[int]:
         """Return this stream's times with ``after_ms < time <= until_ms``, ascending."""
         return list(filter(self.is_time_valid, self.ssc.graph.times_between(after_ms, until_ms)))
@@ -208,15 +204,6 @@ class BaseDStream(ABC):
         """Return the RDDs of all batches with ``after_ms < time <= until_ms``, oldest first."""
         found = map(self.get_or_compute, self.times_between(after_ms, until_ms))
         return [rdd for rdd in found if rdd is not None]
-
-    def slice_rdds(self, begin_ms: int, end_ms: int) -> list[RDD[Any]]:
-        """Return the RDDs from ``begin_ms``, or the slide before it, to ``end_ms``, both included.
-
-        Raises:
-            StreamingError: as ``is_time_valid``.
-        """
-        aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
-        return self.rdds_between(aligned_ms - 1, end_ms)
 
     def clear_metadata(self, ended_ms: int, needed_after_ms: int) -> None:
         """Drop the RDDs that are not needed when no batch up to that time runs in this run.

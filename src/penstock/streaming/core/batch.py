@@ -5,10 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.model import OutputBatch
-
-__all__ = ["Batch", "InputLimit", "OutputBatch", "SourceOffset", "SourceRange"]
-
 SourceOffset = Any
 """The offset of an input: a JSON object such as ``{"<stream>": {"<writer>": end}}``.
 

@@ -1,81 +1,85 @@
-"""Names of the operators with state; a restart finds the state by them."""
+"""The names of a program's parts: its operators with state, by which a restart finds the state."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.errors import StreamingError
 from penstock.model import check_name
 
 
-def usual_name(kind: str, taken: Container[str], place: int) -> str:
-    """Return the name by kind and place, or the next one that is not taken."""
+class Part(Protocol):
+    """An operator with state, or an output."""
+
+    name: str
+    kind: str
+    """The operation's name."""
+    is_named: bool
+    """Whether the program gave it its name."""
+
+
+def name_part(role: str, kind: str, name: str | None, others: Iterable[Part]) -> str:
+    """Return the name of a new part; without a given one it is called by its kind and place.
+
+    Its place is the number of such parts of its kind before it. If one of them has the given name,
+    it takes the next place: nothing may know its name until the program starts.
+
+    Raises:
+        ConfigError: the name is not a valid file name.
+    """
+    taken = {other.name: other for other in others}
+    if name is None:
+        place = sum(other.kind == kind and not other.is_named for other in taken.values())
+        return check_name(role, _usual_name(kind, taken, place))
+    if check_name(role, name) in taken and not taken[name].is_named:
+        taken[name].name = _usual_name(taken[name].kind, taken, 0)
+    return name
+
+
+def _usual_name(kind: str, taken: Container[str], place: int) -> str:
     while f"{kind}-{place}" in taken:
         place += 1
     return f"{kind}-{place}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Operator:
-    """An operator with state in the checkpoint location.
-
-    ``kind`` is the operation's name. ``schema`` holds the parameters that must not change while its
-    state is kept (JSON values, such as the number of partitions).
-    """
+    """An operator with state in the checkpoint location: a ``Part``."""
 
     name: str
     kind: str
-    schema: Mapping[str, object] = field(default_factory=dict)
+    is_named: bool = True
 
 
 class Operators:
     """The stateful operators of one graph, in the order in which the program creates them."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Operator] = {}
+        self._all: list[Operator] = []
         self._token = secrets.token_hex(4)
         self._unnamed = 0
-        self._usual: frozenset[str] = frozenset()  # names that were not given
 
-    def add(self, kind: str, name: str | None, schema: Mapping[str, object]) -> Operator:
-        """Register an operator; without a name it is called by its kind and place, for now.
-
-        Its place is the number of operators without names before it. One that is given its name
-        later takes the next place.
+    def add(self, kind: str, name: str | None) -> Operator:
+        """Register an operator.
 
         Raises:
             ConfigError: the name is not a valid file name.
             StreamingError: another operator was given it.
         """
-        place = sum(self._by_name[known].kind == kind for known in self._usual)
-        usual = usual_name(kind, self._by_name, place)
-        operator = Operator(check_name("operator", usual if name is None else name), kind, schema)
-        if name is None:
-            self._usual |= {usual}
-        elif name in self._usual:
-            other = self._by_name[name]
-            self._rename(other, usual_name(other.kind, self._by_name, place))
-        if operator.name in self._by_name:
+        given = name_part("operator", kind, name, self._all)
+        if any(known.name == given for known in self._all):
             raise StreamingError(
-                f"two operators are named {operator.name!r}",
+                f"two operators are named {given!r}",
                 operation=kind,
-                ids={"operator": operator.name},
+                ids={"operator": given},
                 hint="give each stateful operator a different name (name=)",
             )
-        self._by_name[operator.name] = operator
+        operator = Operator(given, kind, is_named=name is not None)
+        self._all.append(operator)
         return operator
-
-    def is_given(self, operator: Operator) -> bool:
-        """Whether the program gave the operator its name."""
-        return operator.name not in self._usual
-
-    def _rename(self, operator: Operator, name: str) -> None:
-        """Give an operator another name that is not given. Nothing may know the one until now."""
-        self._usual = self._usual - {operator.name} | {name}
-        object.__setattr__(operator, "name", name)  # streams have the operator itself
-        self._by_name = {each.name: each for each in self._by_name.values()}
 
     def unnamed(self, kind: str) -> Operator:
         """Return an operator that only this graph finds again when it is read back.
@@ -91,4 +95,4 @@ class Operators:
 
     def all(self) -> list[Operator]:
         """Return all named operators, in the order in which they were created."""
-        return list(self._by_name.values())
+        return list(self._all)

@@ -7,7 +7,7 @@ the user's functions can be found in it by keyword.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from operator import add
@@ -64,51 +64,25 @@ def check_arguments(func: Callable[..., Any], numbers: range, operation: str, fo
         ) from None
 
 
-def map_records(
-    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any], keeps: bool
+def by_record(
+    time_ms: int, rdd: RDD[Any], *, way: Callable[..., Any], func: Callable[[Any], Any], keeps: bool
 ) -> RDD[Any]:
-    """Apply a function to each record."""
-    return rdd.mapPartitions(partial(records.mapped, func=func), preservesPartitioning=keeps)
+    """Apply a function to each record, or to its value, in a ``way`` of penstock.records."""
+    return rdd.mapPartitions(partial(way, func=func), preservesPartitioning=keeps)
 
 
-def flat_map(
-    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Iterable[Any]], keeps: bool
+def by_method(time_ms: int, rdd: RDD[Any], *, method: str, **arguments: Any) -> RDD[Any]:
+    """Call the RDD method of that name."""
+    made: RDD[Any] = getattr(rdd, method)(**arguments)
+    return made
+
+
+def by_key(
+    time_ms: int, rdd: RDD[Any], *others: RDD[Any], method: str, partitions: int | None
 ) -> RDD[Any]:
-    """Apply a function that gives several records to each record."""
-    return rdd.mapPartitions(partial(records.flat_mapped, func=func), preservesPartitioning=keeps)
-
-
-def filter_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], bool]) -> RDD[Any]:
-    """Keep the records for which the function is true."""
-    return rdd.mapPartitions(partial(records.filtered, func=func), preservesPartitioning=True)
-
-
-def map_partitions(
-    time_ms: int, rdd: RDD[Any], *, func: Callable[[Iterable[Any]], Iterable[Any]], keeps: bool
-) -> RDD[Any]:
-    """Apply a function to each partition's iterator."""
-    return rdd.mapPartitions(func, preservesPartitioning=keeps)
-
-
-def map_partitions_with_index(
-    time_ms: int,
-    rdd: RDD[Any],
-    *,
-    func: Callable[[int, Iterable[Any]], Iterable[Any]],
-    keeps: bool,
-) -> RDD[Any]:
-    """Apply a function to each partition's number and iterator."""
-    return rdd.mapPartitionsWithIndex(func, preservesPartitioning=keeps)
-
-
-def glom(time_ms: int, rdd: RDD[Any]) -> RDD[list[Any]]:
-    """Make one list of each partition."""
-    return rdd.glom()
-
-
-def repartition(time_ms: int, rdd: RDD[Any], *, partitions: int) -> RDD[Any]:
-    """Distribute the records over that many partitions."""
-    return rdd.repartition(partitions)
+    """Combine pairs with the RDD method of that name: groupByKey, a join or cogroup."""
+    combined: RDD[Any] = getattr(rdd, method)(*others, _parallelism(rdd, partitions))
+    return combined
 
 
 def reduce_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], Any]) -> RDD[Any]:
@@ -120,22 +94,8 @@ def reduce_records(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any, Any], An
 
 def count_by_value(time_ms: int, rdd: RDD[Any]) -> RDD[tuple[Any, int]]:
     """Count each distinct record."""
-    ones = map_records(time_ms, rdd, func=lambda record: (record, 1), keeps=False)
+    ones = rdd.mapPartitions(partial(records.mapped, func=lambda record: (record, 1)))
     return reduce_by_key(time_ms, ones, func=add, partitions=None)
-
-
-def map_values(time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Any]) -> RDD[Any]:
-    """Apply a function to the value of each pair."""
-    return rdd.mapPartitions(partial(records.mapped_values, func=func), preservesPartitioning=True)
-
-
-def flat_map_values(
-    time_ms: int, rdd: RDD[Any], *, func: Callable[[Any], Iterable[Any]]
-) -> RDD[Any]:
-    """Apply a function that gives several values to the value of each pair."""
-    return rdd.mapPartitions(
-        partial(records.flat_mapped_values, func=func), preservesPartitioning=True
-    )
 
 
 def reduce_by_key(
@@ -166,26 +126,6 @@ def combine_by_key(
     shuffled = combiners.partitionBy(_parallelism(rdd, partitions))
     merged = partial(records.merged, merge=merge, limit_mb=limit_mb)
     return shuffled.mapPartitions(merged, preservesPartitioning=True)
-
-
-def group_by_key(time_ms: int, rdd: RDD[Any], *, partitions: int | None) -> RDD[Any]:
-    """Group the values of each key."""
-    return rdd.groupByKey(_parallelism(rdd, partitions))
-
-
-def partition_by(
-    time_ms: int, rdd: RDD[Any], *, partitions: int, func: Callable[[Any], int]
-) -> RDD[Any]:
-    """Partition the pairs by key."""
-    return rdd.partitionBy(partitions, func)
-
-
-def pair_up(
-    time_ms: int, left: RDD[Any], right: RDD[Any], *, method: str, partitions: int | None
-) -> RDD[Any]:
-    """Combine the pairs of two RDDs with the RDD method of that name: a join or cogroup."""
-    paired: RDD[Any] = getattr(left, method)(right, _parallelism(left, partitions))
-    return paired
 
 
 def reduce_rdds(

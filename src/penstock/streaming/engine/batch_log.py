@@ -5,7 +5,7 @@ module expresses them in terms of batches: their ranges of each input, and their
 
 Each entry's conf holds the program's zero time, from which windows slide, so that they continue to
 slide after a restart; the names of its inputs, stateful operators and outputs (recovery.match), by
-which a changed program finds its own; and up to which batch inputs were notified of commits.
+which a changed program finds its own; and the newest batch of whose commit inputs were notified.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ class BatchLog:
 
     Args:
         location: where the logs are.
-        recovery: what ``acquire`` returned.
+        recovery: the result of ``acquire``.
         inputs: the names of the program's inputs, in its order.
         operators: the operators with state in the program.
         outputs: the names of its outputs, with whether they write exactly once.
-        told: the names of the outputs of which a sink is told the name.
+        told: the names of those outputs that pass their name to a sink.
         unnamed: the names that were not given, of inputs, operators and outputs (by role).
 
     Raises:
         RecoveryMismatchError: the newest batch was planned by a program with an input, operator or
-            exactly-once output that this one lacks, or that is different in this one; or it is
-            open which part of this one it is.
+            exactly-once output that this one lacks, or that is different in this one; or
+            more than one part of this one may be it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class BatchLog:
         self._notified_id = -1  # inputs were notified of the commits up to this one
         self._inputs = inputs
         self._conf = describe_program(inputs, operators, outputs, told)
-        # Of the previous run: read once, since each request to an object store takes tens of ms.
+        # The previous run's last entry is read once: a request to an object store takes tens of ms.
         self._left = location.offsets.get(next_batch_id - 1) if next_batch_id else None
         self._recorded: Collection[str] = ()
         if self._left is not None:
@@ -88,25 +88,26 @@ class BatchLog:
             if self._left is None
             else self._ends_of(next_batch_id - 1, self._left)
         )
-        # Of earlier runs only the oldest: everything after it is retained until it is deleted.
+        # The oldest entry of earlier runs suffices: later entries are retained until it is deleted.
         self._kept = deque([self._oldest_of_earlier_runs()])
         self._warn_of_leftovers()
         known = self.recorded_conf.get(_ZERO_TIME)
-        self._zero_ms = None if known is None else int(known)
+        self.zero_ms = None if known is None else int(known)
+        """The time from which batches and slides count; the first run of a location sets it."""
 
     @property
     def ends(self) -> tuple[SourceOffset, ...]:
-        """Where the next batch begins, for each input; None for one that is new."""
+        """The start of the next batch for each input; None for a new input."""
         return self._started(self._ends)
 
     def first_offset(self, index: int, resolve: Callable[[], SourceOffset]) -> SourceOffset:
-        """Return where the first batch of an input begins, in the life of the location.
+        """Return the start of an input's first batch in the life of the location.
 
         If the input is new, calls ``resolve`` and makes its result durable. None for an input that
         has batches, and whose record was removed.
 
         Raises:
-            LogFormatError: what is recorded is damaged.
+            LogFormatError: the record of first offsets is damaged.
             StorageError: it cannot be made durable.
         """
         name, firsts = self._inputs[index], self._location.first_offsets
@@ -115,7 +116,7 @@ class BatchLog:
         return self._first(name)
 
     def oldest_start(self, index: int) -> SourceOffset:
-        """Return where the oldest batch that can be processed again begins, for an input.
+        """Return the start of an input's oldest batch that can be processed again.
 
         That is where the oldest entry in the log ends. Costs no read.
         """
@@ -125,20 +126,6 @@ class BatchLog:
     def previous_run_ms(self) -> int:
         """The time of the newest batch that the previous run planned, -1 without one."""
         return -1 if self._left is None else self._left.batch_timestamp_ms
-
-    @property
-    def zero_ms(self) -> int | None:
-        """The time from which batches and slides count, None in a new location."""
-        return self._zero_ms
-
-    def begin(self, first_ms: int, interval_ms: int) -> int:
-        """Return the zero time of a run whose first batch is due at ``first_ms``.
-
-        It is that of the location's first run.
-        """
-        if self._zero_ms is None:
-            self._zero_ms = first_ms - interval_ms
-        return self._zero_ms
 
     def read_since(self, after_ms: int) -> tuple[list[Batch], bool]:
         """Return all batches later than that time, in order, and whether none is missing."""
@@ -169,7 +156,7 @@ class BatchLog:
         """The conf of the newest batch of the previous run, empty in a new location."""
         return {} if self._left is None else self._left.conf
 
-    def record(self, conf: Mapping[str, str]) -> None:
+    def add_conf(self, conf: Mapping[str, str]) -> None:
         """Add settings to the conf of every batch from now on."""
         self._conf |= conf
 
@@ -188,8 +175,8 @@ class BatchLog:
         oldest = rerun[0] if rerun else self._recovery.next_batch_id
         for batch_id in range(oldest, self._recovery.next_batch_id):
             self._batches[batch_id] = self.read(batch_id)
-        told = self.recorded_conf.get(_NOTIFIED)
-        self._notified_id = oldest - 1 if told is None else min(int(told), oldest - 1)
+        notified = self.recorded_conf.get(_NOTIFIED)
+        self._notified_id = oldest - 1 if notified is None else min(int(notified), oldest - 1)
         for batch_id in range(self._notified_id + 1, oldest):
             self._unnotified.append(self.read(batch_id))
         return [self._batches[batch_id] for batch_id in rerun]
@@ -209,7 +196,7 @@ class BatchLog:
             ConcurrentDriverError: another driver planned it, or one after it.
         """
         lines = tuple(_to_line(source.end) for source in sources)
-        own = {} if self._zero_ms is None else {_ZERO_TIME: str(self._zero_ms)}
+        own = {} if self.zero_ms is None else {_ZERO_TIME: str(self.zero_ms)}
         own |= self._conf | {_NOTIFIED: str(self._notified_id)}
         entry = OffsetSeq(batch_timestamp_ms=time_ms, conf={**own, **conf}, sources=lines)
         oldest = self._notified_id + 1
@@ -221,26 +208,6 @@ class BatchLog:
         self._kept.append((batch.id, self._ends))
         return batch
 
-    def run(self, batch: Batch) -> None:
-        """Record that the batch's jobs may write from now on."""
-        self._location.run(batch.id)
-
-    def commit(self, batch: Batch) -> None:
-        """Record durably that the batch is done."""
-        self._location.commit(batch.id)
-
-    def fail(self, batch: Batch) -> None:
-        """Record that a job of the batch failed: it runs again in the next run."""
-        self._location.fail(batch.id)
-
-    def confirm(self, max_age_s: float) -> None:
-        """Confirm the committed batches, unless the log was listed so recently. From any thread.
-
-        Raises:
-            ConcurrentDriverError: another driver has taken over.
-        """
-        self._location.confirm(max_age_s)
-
     def unfinished_ms(self) -> tuple[int, ...]:
         """Return the times of the batches that are not committed, oldest first."""
         batches = (self._batches[batch_id] for batch_id in self._location.undone())
@@ -250,11 +217,10 @@ class BatchLog:
         """Return the newest batch up to which no batch will run in this run."""
         return self._batches.get(self._location.ended_until())
 
-    def release(self) -> Sequence[Batch]:
-        """Release the batches that are done, and all before them.
+    def take_confirmed(self) -> Sequence[Batch]:
+        """Return the batches whose data may be released, oldest first.
 
-        Returns:
-            The released batches of which inputs are still to be notified, oldest first.
+        They and all before them are confirmed, and inputs are not yet notified of their commits.
         """
         newest = self._location.release_batches()
         if newest is not None:
@@ -263,9 +229,9 @@ class BatchLog:
         return tuple(self._unnotified)
 
     def notified(self, batch: Batch) -> None:
-        """Take note that inputs were notified of the oldest batch that ``release`` returned.
+        """Record that inputs were notified of the oldest batch that ``take_confirmed`` returned.
 
-        The next entry in the log says so; a run that finds none that does notifies them again.
+        The next entry in the log records that; a run without such an entry notifies them again.
         """
         self._unnotified.popleft()
         self._notified_id = batch.id
@@ -285,7 +251,7 @@ class BatchLog:
     def _oldest_of_earlier_runs(self) -> tuple[int, tuple[SourceOffset, ...]]:
         """Return the oldest entry that can be read, and the offsets at which it ends.
 
-        Before batch 0 where there is none, or none that can be read for this program's inputs.
+        (-1, and the start of batch 0) if no entry exists or none fits this program's inputs.
         """
         oldest_id = min(self._location.offsets.batch_ids(), default=0) if self._before else 0
         if oldest_id > 0:  # batch 0 began at the beginning of its inputs
@@ -299,12 +265,12 @@ class BatchLog:
             _log.warning(
                 "The checkpoint location holds the first offset of input %r, which is not in the "
                 "program; no batch was planned with it. If it was renamed, give it its old name "
-                "(name=) to have it begin there",
+                "(name=) so that it begins there",
                 name,
             )
 
     def _started(self, ends: tuple[SourceOffset, ...]) -> tuple[SourceOffset, ...]:
-        """Return where batches after these ends begin: an input without one at its first offset."""
+        """Return the starts of the batches after these ends: the first offset of a new input."""
         pairs = zip(self._inputs, ends, strict=True)
         return tuple(self._first(name) if end is None else end for name, end in pairs)
 

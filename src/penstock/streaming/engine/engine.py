@@ -5,36 +5,39 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, RecoveryPlan
+from penstock.checkpoint.batch_plan import plan_of
 from penstock.checkpoint.batch_records import driver_conf
-from penstock.checkpoint.query_runs import note_failure
+from penstock.checkpoint.offset_log import OffsetLog
+from penstock.checkpoint.used_sinks import note_sink_of, outputs_with_sinks
 from penstock.clock import Clock, SteadyClock
-from penstock.conf import StreamingSettings
+from penstock.conf import StreamingSettings, check_exactly_once
 from penstock.driver.executors import has_executors
 from penstock.driver.feed import receiver_settings
 from penstock.driver.shared_location import check_shared
 from penstock.driver.tracker import ReceiverTracker
-from penstock.errors import BatchFailedError, ConcurrentDriverError, PenstockError, ReceiverError
+from penstock.errors import ReceiverError, RecoveryMismatchError
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
-from penstock.root_cause import root_cause
+from penstock.storage import Storage
 from penstock.storage.trust import check_trusted
 from penstock.streaming.core.events import StreamingListenerStreamingStarted
 from penstock.streaming.core.listener import ListenerBus
 from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.core.recorded_conf import settle_conf
+from penstock.streaming.engine.batch_lifecycle import BatchLifecycle
 from penstock.streaming.engine.batch_log import BatchLog
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.engine.job_generator import JobGenerator
 from penstock.streaming.engine.job_scheduler import JobScheduler
-from penstock.streaming.engine.jobs import JobSet
+from penstock.streaming.engine.program_end import ProgramEnd
 from penstock.streaming.engine.rate_manager import RateManager
 from penstock.streaming.engine.receiver_events import ReceiverEvents
-from penstock.streaming.engine.sink_use import SinkUse, check_outputs_stay
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 from penstock.streaming.recovery.match import written_before
@@ -42,12 +45,6 @@ from penstock.streaming.recovery.run import RunCheckpoints
 
 _log = logging.getLogger(__name__)
 _RECEIVER_STOP_S = 10.0
-_LISTED_WITHIN_S = 2.0
-"""Before a job starts, the log is listed again if the last listing is older."""
-_GO_ON = (
-    ". To go on with later batches after one that failed, in a program without exactly-once "
-    "outputs, set spark.penstock.onBatchFailure=continue"
-)
 
 
 class Engine:
@@ -58,7 +55,7 @@ class Engine:
         on_end: called with an error that ends the program; must stop the engine, in a separate
             thread, and return whether this is the first such error.
         graph_checkpoints: writes graph checkpoints or not; the engine starts and stops it.
-        name: the program's, for people.
+        name: the program's display name.
 
     Raises:
         ConcurrentDriverError: another driver uses the location.
@@ -78,9 +75,10 @@ class Engine:
         graph_checkpoints: RunCheckpoints,
         name: str | None = None,
     ) -> None:
-        self._on_end = on_end
-        self._driver = driver_conf(sc.uiWebUrl, name)
-        on_batch_error = on_error if settings.on_batch_failure == "continue" else self._end_by_batch
+        driver = driver_conf(sc.uiWebUrl, name)
+        survives_batches = settings.on_batch_failure == "continue"
+        end = ProgramEnd(location.storage, driver, survives_batches, on_error, on_end)
+        steady = SteadyClock(clock)
         self._graph = graph
         self._location = location
         self._bus = bus
@@ -91,13 +89,12 @@ class Engine:
         recovery = location.acquire(settings.min_batches_to_retain)
         try:
             _check_location(sc, graph, location)
-            run = SinkUse(location.storage, settings)
-            log = _open_log(graph, location, recovery, run)
+            log = _open_log(graph, location, recovery, settings)
             if graph.writes_rdds:
                 rdds = RddCheckpoints(sc, location.storage, log.previous_run_ms)
                 graph.open_rdd_checkpoints(rdds)
-            log.record(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
-            log.record(self._driver)
+            log.add_conf(settle_conf(sc, log.recorded_conf, graph.batch_interval_ms))
+            log.add_conf(driver)
             self._rates = RateManager(
                 graph.inputs,
                 graph.batch_interval_ms,
@@ -116,49 +113,27 @@ class Engine:
                 on_error,
                 self._rates.receive_limit,
             )
-            self._wire(sc, log, settings, on_batch_error, graph_checkpoints)
+            self._batches = BatchLifecycle(
+                graph, location, log, self._rates, graph_checkpoints, steady, end
+            )
+            self._scheduler = JobScheduler(
+                sc, steady, bus, self._batches, end, settings.concurrent_jobs
+            )
+            self._generator = JobGenerator(
+                self._batches,
+                self._scheduler,
+                end,
+                clock,
+                steady,
+                interval_ms=graph.batch_interval_ms,
+                merge_ticks=all(stream.merges_ticks for stream in graph.inputs),
+                concurrent=settings.concurrent_jobs,
+            )
         except BaseException:
             _close([*graph.inputs, *graph.outputs])
             location.release()
             raise
         self._graph_checkpoints = graph_checkpoints
-
-    def _wire(
-        self,
-        sc: SparkContext,
-        log: BatchLog,
-        settings: StreamingSettings,
-        on_batch_error: Callable[[BaseException], None],
-        graph_checkpoints: RunCheckpoints,
-    ) -> None:
-        """Connect who plans batches with who runs their jobs."""
-        steady = SteadyClock(self._clock)
-        self._scheduler = JobScheduler(
-            sc,
-            steady,
-            self._bus,
-            settings.concurrent_jobs,
-            check_sole=lambda: log.confirm(_LISTED_WITHIN_S),
-            on_success=self._batch_done,
-            on_failure=lambda job_set: self._generator.batch_failed(job_set),
-            on_end=lambda job_set: self._generator.batch_ended(job_set),
-            on_batch_error=on_batch_error,
-            on_fenced=self._end,
-            find_damage=self._graph.find_damage,
-        )
-        self._generator = JobGenerator(
-            self._graph,
-            log,
-            self._rates,
-            self._clock,
-            steady,
-            concurrent=settings.concurrent_jobs,
-            submit=self._scheduler.submit,
-            checkpoint_graph=graph_checkpoints.write,
-            supersede_graph=graph_checkpoints.supersede,
-            on_batch_error=on_batch_error,
-            on_error=self._end,
-        )
 
     @property
     def location_url(self) -> str:
@@ -190,11 +165,7 @@ class Engine:
             _log.warning("Receivers were stopped by force: %s", error)
         except Exception:
             _log.exception("Receivers were not stopped")
-
-        def wait_idle() -> bool:
-            return self._scheduler.wait_idle(max(0.0, deadline_s - time.monotonic()))
-
-        if not self._generator.stop(wait_idle if graceful else None):
+        if not self._generator.stop(deadline_s if graceful else None):
             _log.warning(
                 "Stopped after %g s with batches unfinished; they run again after a "
                 "restart (spark.streaming.gracefulStopTimeout)",
@@ -203,7 +174,7 @@ class Engine:
         running = self._scheduler.stop(patience_s=patience_s)
         self._graph_checkpoints.stop()
         try:
-            self._generator.close()
+            self._batches.close()
         except Exception as error:  # the next run releases the data that this one does not
             _log.warning("Data that the last batches no longer need is kept: %s", error)
         finally:
@@ -235,28 +206,6 @@ class Engine:
             )
         threading.Thread(target=wait, name="penstock-release", daemon=True).start()
 
-    def _end_by_batch(self, error: BaseException) -> None:
-        self._end(error, _GO_ON)
-
-    def _end(self, error: BaseException, way_on: str = "") -> None:
-        """End the program because of an error: plan and run nothing more, and request a stop.
-
-        It is logged, as not every program calls ``awaitTermination``, which raises it.
-        """
-        self._generator.halt()
-        self._scheduler.halt()
-        if self._on_end(error):
-            _log.error("The program stops, and runs no more batches: %s%s", error, way_on)
-            if not isinstance(error, ConcurrentDriverError):  # another driver's location now
-                found = error.__cause__ if isinstance(error, BatchFailedError) else error
-                why = root_cause(found or error)
-                batch_id = error.ids.get("batch") if isinstance(error, PenstockError) else None
-                note_failure(self._location.storage, self._driver, batch_id, why)
-
-    def _batch_done(self, job_set: JobSet) -> None:
-        self._generator.batch_done(job_set)
-        self._rates.batch_done(job_set)
-
 
 def _check_location(sc: SparkContext, graph: DStreamGraph, location: CheckpointLocation) -> None:
     if graph.is_written_by_executors and has_executors(sc):
@@ -269,7 +218,7 @@ def _open_log(
     graph: DStreamGraph,
     location: CheckpointLocation,
     recovery: RecoveryPlan,
-    run: SinkUse,
+    settings: StreamingSettings,
 ) -> BatchLog:
     """Return the log of the program's batches; its inputs and outputs are open then."""
     log = BatchLog(
@@ -279,15 +228,16 @@ def _open_log(
         operators=graph.operators.all(),
         outputs={output.name: output.exactly_once for output in graph.outputs},
         told=[output.name for output in graph.outputs if output.is_known_by_name],
-        unnamed=graph.unnamed_parts(),
+        unnamed=_unnamed_parts(graph),
     )
     graph.check_offsets(log.ends)
-    check_outputs_stay(location.storage, [output.name for output in graph.outputs])
+    _check_outputs_stay(location.storage, [output.name for output in graph.outputs])
     url, location_id = location.url, location.read_id()
     storage, journal = location.storage, location.storage.open_folder("journal")
     for output in graph.outputs:
         known = (log.recorded_conf, recovery.rerun, output.name, output.exactly_once)
-        output.open(location_id, written_before(*known), run.of(output.name))
+        run = _SinkUse(storage, settings, output.name)
+        output.open(location_id, written_before(*known), run)
     for index, (stream, start) in enumerate(zip(graph.inputs, log.ends, strict=True)):
         first_offset = partial(log.first_offset, index)
         oldest_start = partial(log.oldest_start, index)
@@ -297,6 +247,84 @@ def _open_log(
         stream.open(context)
         first_offset(stream.initial_offset)
     return log
+
+
+class _SinkUse:
+    """The run of one output for exactly-once sinks: ``exactly_once.Run``. Threads may share it.
+
+    The output may write under other names. Invariant: before it writes to such a sink for the first
+    time, the location says so, durably. So a tool knows that the sink takes no earlier batch again,
+    and a start that the output has to stay.
+
+    Args:
+        storage: the checkpoint location.
+        settings: the program's.
+        output: the output's name in the program.
+    """
+
+    def __init__(self, storage: Storage, settings: StreamingSettings, output: str) -> None:
+        self._storage = storage
+        self._settings = settings
+        self._output = output
+        self._offsets = OffsetLog(storage)
+        self._is_noted = False
+
+    def use_sink(self, output: str, sink: str) -> None:
+        """See Run."""
+        check_exactly_once(output, self._settings)
+        if not self._is_noted:
+            note_sink_of(self._storage, self._output)
+            self._is_noted = True
+
+    def plan_of(self, batch_id: int) -> str | None:
+        """See Run."""
+        entry = self._offsets.get(batch_id)
+        return None if entry is None else plan_of(entry)
+
+
+def _check_outputs_stay(storage: Storage, outputs: Collection[str]) -> None:
+    """Check that a program has each output that has written to an exactly-once sink.
+
+    Raises:
+        RecoveryMismatchError: it lacks one.
+        StorageError: the location cannot be listed.
+    """
+    for name in outputs_with_sinks(storage):
+        if name not in outputs:
+            raise RecoveryMismatchError(
+                f"output {name!r} has written to an exactly-once sink, and is not in the program "
+                f"(its outputs: {', '.join(map(repr, outputs)) or 'none'}); under another name "
+                "the sink would write batches that run again a second time",
+                operation="recover",
+                ids={"output": name},
+                hint=f"give the output that continues name={name!r}; to end it, let its function "
+                "do nothing, or begin with a new checkpoint location",
+            )
+
+
+def _unnamed_parts(graph: DStreamGraph) -> dict[str, list[str]]:
+    """Return the names that the program did not give, by role; warn where they are not enough.
+
+    Two parts of one kind are told apart by their order alone.
+    """
+    operators = graph.operators.all()
+    unnamed = {
+        "input": [each.name for each in graph.inputs if not each.is_named],
+        "operator": [o.name for o in operators if not o.is_named],
+        "output": [o.name for o in graph.outputs if o.is_known_by_name and not o.is_named],
+    }
+    for role, names in unnamed.items():
+        kinds = Counter(name.rpartition("-")[0] for name in names)
+        several = [name for name in names if kinds[name.rpartition("-")[0]] > 1]
+        if several:
+            _log.warning(
+                "%ss without names of their own: %s. A restart tells those of one kind apart "
+                "by their order in the program alone; to be independent of it, give each this "
+                "name (name=...)",
+                role.capitalize(),
+                ", ".join(several),
+            )
+    return unnamed
 
 
 def _close(ends: Iterable[InputDStream | OutputOperation]) -> None:

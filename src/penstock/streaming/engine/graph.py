@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +14,13 @@ from penstock.streaming.core.batch import Batch, SourceOffset, SourceRange
 from penstock.streaming.core.events import StreamInputInfo
 from penstock.streaming.core.missed_ticks import ticks_needed
 from penstock.streaming.core.operators import Operators
+from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 from penstock.streaming.core.rdd_retention import needed_after
 from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
-    from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
 _log = logging.getLogger(__name__)
 
@@ -62,40 +61,16 @@ class DStreamGraph:
         self.inputs.append(stream)
 
     def add_output(self, output: OutputOperation) -> None:
-        """Add an output operation; its name must be its own."""
+        """Add an output operation; its name must be unique."""
         output.parent.ssc.check_extensible("add an output operation")
         if any(known.name == output.name for known in self.outputs):
             raise StreamingError(
                 f"two outputs are named {output.name!r}",
                 operation=output.kind,
                 ids={"output": output.name},
-                hint="give each output a name of its own (name=)",
+                hint="give each output a different name (name=)",
             )
         self.outputs.append(output)
-
-    def unnamed_parts(self) -> dict[str, list[str]]:
-        """Return the names that the program did not give, by role; warn where they are not enough.
-
-        Two parts of one kind are told apart by their order alone.
-        """
-        operators = self.operators.all()
-        unnamed = {
-            "input": [each.name for each in self.inputs if not each.is_named],
-            "operator": [o.name for o in operators if not self.operators.is_given(o)],
-            "output": [o.name for o in self.outputs if o.is_known_by_name and not o.is_named],
-        }
-        for role, names in unnamed.items():
-            kinds = Counter(name.rpartition("-")[0] for name in names)
-            several = [name for name in names if kinds[name.rpartition("-")[0]] > 1]
-            if several:
-                _log.warning(
-                    "%ss without names of their own: %s. A restart tells those of one kind apart "
-                    "by their order in the program alone; to be independent of it, give each this "
-                    "name (name=...)",
-                    role.capitalize(),
-                    ", ".join(several),
-                )
-        return unnamed
 
     def validate(self) -> None:
         """Check that the graph has an output.
@@ -159,17 +134,16 @@ class DStreamGraph:
         for stream, start in zip(self.inputs, starts, strict=True):
             stream.check_offset(start)
 
-    def plan(self, time_ms: int, starts: tuple[SourceOffset, ...]) -> tuple[SourceRange, ...]:
-        """Return each input's available range for the batch of that time, after ``starts``."""
-        pairs = zip(self.inputs, starts, strict=True)
-        return tuple(_up_to(start, i.latest_offset(start, time_ms)) for i, start in pairs)
-
-    def plan_missed(
-        self, time_ms: int, starts: tuple[SourceOffset, ...]
+    def find_ends(
+        self, time_ms: int, starts: tuple[SourceOffset, ...], is_missed: bool
     ) -> tuple[SourceRange, ...]:
-        """Return the ranges of the batch of a missed tick."""
-        pairs = zip(self.inputs, starts, strict=True)
-        return tuple(_up_to(start, i.missed_offset(start, time_ms)) for i, start in pairs)
+        """Return each input's range from ``starts`` up to what the batch of a tick may take."""
+        ranges = []
+        for stream, start in zip(self.inputs, starts, strict=True):
+            find = stream.missed_offset if is_missed else stream.latest_offset
+            end = find(start, time_ms)
+            ranges.append(SourceRange(start, start if end is None else end))  # None: no record yet
+        return tuple(ranges)
 
     def missed_ticks(self, starts: tuple[SourceOffset, ...], passed: range) -> list[int]:
         """Return the missed ticks that need a batch.
@@ -194,7 +168,7 @@ class DStreamGraph:
         pairs = zip(self.inputs, planned, strict=True)
         return any(stream.has_records(source) for stream, source in pairs)
 
-    def begin(self, batch: Batch) -> None:
+    def set_ranges(self, batch: Batch) -> None:
         """Set the batch's range of every input."""
         self._batches[batch.time_ms] = batch
         for stream, planned in self._taken(batch):
@@ -210,29 +184,17 @@ class DStreamGraph:
         for stream in self.streams():
             stream.open_rdd_checkpoints(place)
 
-    def restore_checkpoint_data(self, done_ms: int, planned_ms: int) -> None:
-        """Load the RDD checkpoints and state of an earlier run.
+    def recall(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
+        """Remember a batch of an earlier run, and its ranges of the inputs that need them.
 
-        Batches up to ``done_ms`` are committed, and the offset log has those up to ``planned_ms``.
-
-        Raises:
-            CheckpointError: they cannot be used; the error has the reason.
-        """
-        for stream in self.streams():
-            stream.restore_checkpoint_data(done_ms, planned_ms)
-
-    def restore(self, earlier: Sequence[Batch], done_ms: int) -> None:
-        """Recall the earlier run's batches that batches after ``done_ms`` need.
+        Args:
+            batch: a committed batch.
+            needed: for each stream, the time after which its RDDs may be needed.
 
         Raises:
             PenstockError: records that should exist are missing.
         """
-        needed = needed_after(self.streams(), done_ms)
-        for batch in earlier:
-            self._batches[batch.time_ms] = batch
-            self._restore(batch, needed)
-
-    def _restore(self, batch: Batch, needed: Mapping[BaseDStream, int]) -> None:
+        self._batches[batch.time_ms] = batch
         for stream, taken in self._taken(batch):
             stream.recall(taken)
             if batch.time_ms <= needed[stream]:
@@ -251,17 +213,6 @@ class DStreamGraph:
     def times_between(self, after_ms: int, until_ms: int) -> list[int]:
         """Return the times of remembered batches with ``after_ms < time <= until_ms``."""
         return sorted(t for t in list(self._batches) if after_ms < t <= until_ms)
-
-    def batches_needed_after(self, done_ms: int) -> int:
-        """Return the time after which batches are needed when those up to ``done_ms`` are done."""
-        recalled = (done_ms - stream.recall_ms for stream in self.inputs)
-        return min([done_ms, *needed_after(self.streams(), done_ms).values(), *recalled])
-
-    def state_begins_at(self, done_ms: int) -> int:
-        """Return the time after which batches are needed to recompute state."""
-        needed = needed_after(self.streams(), done_ms)
-        stateful = (stream for stream in self.streams() if stream.must_checkpoint)
-        return min([done_ms, *(s.restarts_from(needed[s], done_ms) for s in stateful)])
 
     @property
     def oldest_id(self) -> int | None:
@@ -294,11 +245,11 @@ class DStreamGraph:
                 stream.checkpoint_data.update(batch.time_ms, lambda: max(list(self._batches)))
 
     def notify_committed(self, batch: Batch) -> bool:
-        """Tell every input that a batch is committed; return whether all of them took note.
+        """Notify every input that a batch is committed; return whether all calls succeeded.
 
-        Those that did may be told again.
+        An input whose call succeeded may be notified again.
         """
-        what = f"take note that batch {batch.id} is committed"
+        what = f"process the commit of batch {batch.id}"
         taken = [(i, done) for i, done in self._taken(batch) if done.start != done.end]
         calls = [(i, partial(i.on_committed, done)) for i, done in taken]
         return all([_attempt(stream, what, call) for stream, call in calls])
@@ -328,11 +279,6 @@ class DStreamGraph:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_batches": {}, "_rdds": None}
-
-
-def _up_to(start: SourceOffset, end: SourceOffset) -> SourceRange:
-    """Return the range between two offsets; None as the end says that there is nothing yet."""
-    return SourceRange(start, start if end is None else end)
 
 
 def _clear(stream: BaseDStream, clean_up: Callable[[], None]) -> None:

@@ -1,8 +1,7 @@
-"""The JobScheduler: runs the jobs of planned batches on Spark, in order, and commits each batch.
+"""The JobScheduler: runs the jobs of planned batches on Spark, in order.
 
 A batch is committed when all its jobs succeeded. A job that raises leaves its batch uncommitted, to
-run again after a restart. ``on_batch_error`` decides about later batches, and may ``halt`` the
-scheduler.
+run again after a restart; whether later batches run, the ProgramEnd decides.
 
 Source: ``org.apache.spark.streaming.scheduler.JobScheduler``.
 """
@@ -15,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 from pyspark import SparkContext
 
@@ -23,7 +21,6 @@ from penstock.clock import SteadyClock
 from penstock.driver.job_group import any_task_runs, begin_jobs, cancel_jobs
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import Patience
-from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,
@@ -32,9 +29,9 @@ from penstock.streaming.core.events import (
     StreamingListenerOutputOperationStarted,
 )
 from penstock.streaming.core.listener import ListenerBus
-from penstock.streaming.engine.batch_history import log_line
-from penstock.streaming.engine.failures import batch_failed, reason_of
-from penstock.streaming.engine.jobs import Job, JobSet
+from penstock.streaming.engine.batch_lifecycle import BatchLifecycle
+from penstock.streaming.engine.jobs import Job, JobSet, log_line
+from penstock.streaming.engine.program_end import ProgramEnd
 
 _log = logging.getLogger(__name__)
 _CANCEL_EVERY_S = 0.1
@@ -45,13 +42,9 @@ class JobScheduler:
     """Runs job sets.
 
     Args:
-        check_sole: called before each job; raises when another driver has taken over.
-        on_success: called when all jobs of a batch have succeeded; commits it.
-        on_failure: called when all jobs of a batch have ended, some ran, and it is not committed.
-        on_end: called after either.
-        on_batch_error: called for every job that raised, and for a batch that cannot be committed.
-        on_fenced: called when another driver has taken over.
-        find_damage: examines the files of a failed batch that the text of its error names.
+        batches: takes the steps of a batch before its jobs and after them.
+        end: knows whether jobs are still started.
+        concurrent_jobs: how many run at once.
     """
 
     def __init__(
@@ -59,30 +52,19 @@ class JobScheduler:
         sc: SparkContext,
         clock: SteadyClock,
         bus: ListenerBus,
+        batches: BatchLifecycle,
+        end: ProgramEnd,
         concurrent_jobs: int,
-        *,
-        check_sole: Callable[[], None],
-        on_success: Callable[[JobSet], None],
-        on_failure: Callable[[JobSet], None],
-        on_end: Callable[[JobSet], None],
-        on_batch_error: Callable[[BaseException], None],
-        on_fenced: Callable[[BaseException], None],
-        find_damage: Callable[[Batch, str], PenstockError | None],
     ) -> None:
-        self._find_damage = find_damage
         self._sc = sc
         self._clock = clock
         self._bus = bus
-        self._check_sole = check_sole
-        self._on_success = on_success
-        self._on_failure = on_failure
-        self._on_end = on_end
-        self._on_batch_error = on_batch_error
-        self._on_fenced = on_fenced
+        self._batches = batches
+        self._end = end
+        self._on_end: Callable[[JobSet], None] = lambda job_set: None
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._running = 0
-        self._stopped = False
         self._cancelling = False
         self._group = f"penstock-batches-{id(self):x}"
         self._queue: queue.SimpleQueue[tuple[JobSet, Job] | None] = queue.SimpleQueue()
@@ -91,6 +73,10 @@ class JobScheduler:
             threading.Thread(target=self._run_jobs, name=f"penstock-job-{number}", daemon=True)
             for number in range(concurrent_jobs)
         ]
+
+    def start(self, on_end: Callable[[JobSet], None]) -> None:
+        """Start to run jobs; ``on_end`` is called when a batch is committed or has failed."""
+        self._on_end = on_end
         for thread in self._threads:
             thread.start()
 
@@ -111,10 +97,6 @@ class JobScheduler:
         with self._idle:
             return self._idle.wait_for(lambda: self._running == 0, timeout_s)
 
-    def halt(self) -> None:
-        """Run no more jobs; running jobs continue."""
-        self._stopped = True
-
     def stop(
         self, cancel_timeout_s: float = 10.0, *, patience_s: float = 0.0
     ) -> list[threading.Thread]:
@@ -128,7 +110,7 @@ class JobScheduler:
             The threads that still run a job: a job that ignores its cancellation, or one that stops
             its own program.
         """
-        self.halt()
+        self._end.halt()
         for _ in self._threads:
             self._queue.put(None)
         patient_s = time.monotonic() + patience_s
@@ -159,7 +141,7 @@ class JobScheduler:
         # Without it, an RDD checkpoint behind a newer one is never written (SPARK-6847).
         self._sc.setLocalProperty("spark.checkpoint.checkpointAllMarkedAncestors", "true")
         while (work := self._queue.get()) is not None:
-            if self._stopped:
+            if self._end.halted:
                 self._drop(*work)
             else:
                 self._run(*work)
@@ -193,9 +175,9 @@ class JobScheduler:
         patience = Patience("A batch waits until the offset log can be listed")
         while True:
             try:
-                return self._check_sole()
+                return self._batches.confirm_sole()
             except StorageError as error:
-                if self._stopped:
+                if self._end.halted:
                     raise
                 patience.bear(error)
                 time.sleep(_ASK_AGAIN_S)
@@ -215,17 +197,17 @@ class JobScheduler:
         began_ms = self._clock.time_ms()
         try:
             if not job_set.failed:
-                self._on_success(job_set)
+                self._batches.commit(job_set)
                 job_set.commit_ms = self._clock.time_ms() - began_ms
         except ConcurrentDriverError as e:
             job_set.failed = True
-            self._on_fenced(e)
+            self._end.end(e)
         except Exception as e:
             job_set.failed = True
-            self._on_batch_error(e)
+            self._end.batch_failed(e)
         if job_set.failed:
             with suppress(PenstockError):  # the fencing of this driver is reported already
-                self._on_failure(job_set)
+                self._batches.fail(job_set)
         info = job_set.info()
         _log.info(log_line(info))
         self._bus.post(StreamingListenerBatchCompleted(info))
@@ -236,14 +218,11 @@ class JobScheduler:
 
     def _report(self, job: Job, error: BaseException) -> None:
         if isinstance(error, ConcurrentDriverError):
-            self._on_fenced(error)
-            return
-        if self._cancelling:  # a cancelled job raises as requested
+            self._end.end(error)
+        elif self._cancelling:  # a cancelled job raises as requested
             _log.info("Job %s was cancelled by stop(); it runs again after a restart", job)
-            return
-        reason = reason_of(error, partial(self._find_damage, job.batch))
-        _log.error("Error running job %s", job, exc_info=reason)
-        self._on_batch_error(batch_failed(f"job {job} failed", job.batch, reason))
+        else:
+            self._batches.job_failed(job, error)
 
 
 def _is_other(thread: threading.Thread) -> bool:

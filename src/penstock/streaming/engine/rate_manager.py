@@ -29,7 +29,6 @@ from penstock.rate import (
     EndedBatch,
     InputRate,
     KeptRates,
-    RateController,
     RateEstimator,
     RateOverride,
     RateOverrides,
@@ -42,14 +41,6 @@ from penstock.streaming.engine.jobs import JobSet
 from penstock.streaming.inputs.input import InputDStream
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """The ranges of the next batch, and the limit of each input by name."""
-
-    sources: tuple[SourceRange, ...]
-    limits: Mapping[str, InputLimit]
 
 
 @dataclass
@@ -147,26 +138,24 @@ class RateManager:
 
     # -- planning (one thread) --
 
-    def plan(self, available: Sequence[SourceRange]) -> BatchPlan:
-        """Return the ranges of the next batch, cut from the available ones."""
-        pairs = list(zip(self._entries.values(), available, strict=True))
-        cuts = [self._cut(entry, there) for entry, there in pairs]
+    def limit(
+        self, available: Sequence[SourceRange], is_missed: bool
+    ) -> tuple[tuple[SourceRange, ...], dict[str, InputLimit]]:
+        """Return the ranges of the next batch, cut from the available ones, and the inputs' limits.
+
+        Limits are by name, for inputs that take limits; the batch of a missed tick has none.
+        """
+        if is_missed:
+            pairs = zip(self._entries.values(), available, strict=True)
+            return tuple(_unless_paused(entry, there) for entry, there in pairs), {}
+        cuts = [*map(self._cut, self._entries.values(), available)]
         limits = {
             entry.stream.name: InputLimit(entry.rate.limits().records, entry.why, waiting)
-            for (entry, _), (_, waiting) in zip(pairs, cuts, strict=True)
+            for entry, (_, waiting) in zip(self._entries.values(), cuts, strict=True)
             if entry.stream.takes_limits
         }
         self._wake.set()
-        return BatchPlan(tuple(cut for cut, _ in cuts), limits)
-
-    def plan_missed(self, available: Sequence[SourceRange]) -> BatchPlan:
-        """Return the plan of a missed tick's batch: limits do not apply."""
-        pairs = zip(self._entries.values(), available, strict=True)
-        sources = (
-            SourceRange(there.start, there.start) if entry.rate.override.paused else there
-            for entry, there in pairs
-        )
-        return BatchPlan(tuple(sources), {})
+        return tuple(cut for cut, _ in cuts), limits
 
     def conf(self) -> dict[str, str]:
         """Return the rates for the next entry of the offset log; each batch once."""
@@ -183,7 +172,7 @@ class RateManager:
     def _cut(self, entry: _Entry, there: SourceRange) -> tuple[SourceRange, int]:
         """Return the range of the next batch, and how many records it leaves."""
         if entry.rate.override.paused:
-            return SourceRange(there.start, there.start), entry.stream.record_count(there)
+            return _unless_paused(entry, there), entry.stream.record_count(there)
         cut, entry.carry = entry.stream.cut(there, entry.rate.limits(), entry.carry)
         waiting = entry.stream.record_count(SourceRange(cut.end, there.end))
         entry.rate.note_waiting(waiting)
@@ -200,17 +189,9 @@ class RateManager:
         for name, entry in self._entries.items():
             if not entry.stream.takes_limits or entry.stream.id not in job_set.inputs:
                 continue
+            records = job_set.inputs[entry.stream.id].num_records
             try:
-                self._learn(
-                    entry,
-                    job_set,
-                    (
-                        end_ms,
-                        job_set.inputs[entry.stream.id].num_records,
-                        end_ms - start_ms,
-                        late_ms,
-                    ),
-                )
+                self._learn(entry, job_set, (end_ms, records, end_ms - start_ms, late_ms))
             except Exception:  # estimator and controller may be custom
                 _log.exception("The rate of stream %s does not change: its controller failed", name)
         self._wake.set()
@@ -271,6 +252,10 @@ class RateManager:
         return [name for name, entry in self._entries.items() if entry.stream.takes_limits]
 
 
+def _unless_paused(entry: _Entry, there: SourceRange) -> SourceRange:
+    return SourceRange(there.start, there.start) if entry.rate.override.paused else there
+
+
 def _make_entry(
     stream: InputDStream,
     batch_interval_ms: int,
@@ -281,25 +266,21 @@ def _make_entry(
     own = settings if stream.max_rate is None else replace(settings, max_rate=stream.max_rate)
     controller = None
     if own.backpressure_enabled and stream.takes_limits:
-        controller = _make_controller(stream, batch_interval_ms, own, conf)
-        if controller is not None and kept is not None and kept.controller is not None:
-            _restore(controller, kept.controller)
+        assert own.first_rate is not None  # back pressure is on
+        controller = stream.rateController(
+            RateEstimator.create(conf, batch_interval_ms),
+            initial_rate=own.first_rate,
+            min_rate=own.min_rate,
+            max_rate=own.max_rate,
+        )
+    if controller is not None and kept is not None and kept.controller is not None:
+        try:
+            controller.restore(kept.controller)
+        except LogFormatError as e:
+            _log.warning("Stream %s starts at its initial rate: %s", controller.stream, e)
     rate = InputRate(batch_interval_ms, own, controller, stream.receiver_count)
-    entry = _Entry(stream, rate)
-    entry.controller_state = None if controller is None else controller.to_json()
-    return entry
-
-
-def _make_controller(
-    stream: InputDStream, batch_interval_ms: int, settings: RateSettings, conf: Mapping[str, str]
-) -> RateController | None:
-    assert settings.first_rate is not None  # back pressure is on
-    return stream.rateController(
-        RateEstimator.create(conf, batch_interval_ms),
-        initial_rate=settings.first_rate,
-        min_rate=settings.min_rate,
-        max_rate=settings.max_rate,
-    )
+    state = None if controller is None else controller.to_json()
+    return _Entry(stream, rate, controller_state=state)
 
 
 def _restorable(kept: str | None) -> dict[str, KeptRates]:
@@ -311,10 +292,3 @@ def _restorable(kept: str | None) -> dict[str, KeptRates]:
     except LogFormatError as e:
         _log.warning("Inputs start at their initial rates: %s", e)
         return {}
-
-
-def _restore(controller: RateController, state: str) -> None:
-    try:
-        controller.restore(state)
-    except LogFormatError as e:
-        _log.warning("Stream %s starts at its initial rate: %s", controller.stream, e)

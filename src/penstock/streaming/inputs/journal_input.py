@@ -24,7 +24,8 @@ from penstock.streaming.inputs.input import InputContext, InputDStream
 
 if TYPE_CHECKING:
     from penstock.streaming.context import StreamingContext
-    from penstock.streaming.inputs.parsing import BadRecords, ParsedDStream
+    from penstock.streaming.inputs.parsing import ParsedDStream
+    from penstock.streaming.inputs.refused import BadRecords
 
 
 class JournalInputDStream(InputDStream):

@@ -19,8 +19,6 @@ from penstock.streaming.operations.dstream import DStream
 if TYPE_CHECKING:
     from penstock.streaming.inputs.journal_input import JournalInputDStream
 
-__all__ = ["BadRecords", "ParsedDStream"]
-
 
 class ParsedDStream(DStream):
     """The values that a parser makes of the records of a journal's stream, batch by batch.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 
+from penstock import records
 from penstock.kafka.client_conf import check_kafka_client
 from penstock.streaming.core import transforms
 from penstock.streaming.core.base import BaseDStream
@@ -41,6 +42,14 @@ class BasicOperations(BaseDStream):
     ) -> DStream:
         """Return the stream of a user's function of this stream's RDD and others'."""
 
+    def _by_record(
+        self, operation: str, way: Callable[..., Any], func: Callable[[Any], Any], keeps: bool
+    ) -> DStream:
+        return self._derive(operation, transforms.by_record, way=way, func=func, keeps=keeps)
+
+    def _by_method(self, method: str, **arguments: Any) -> DStream:
+        return self._derive(method, transforms.by_method, method=method, **arguments)
+
     def context(self) -> StreamingContext:
         """Return the StreamingContext of this stream."""
         return self.ssc
@@ -49,44 +58,39 @@ class BasicOperations(BaseDStream):
 
     def map(self, f: Callable[[Any], Any], preservesPartitioning: bool = False) -> DStream:
         """Return a stream with ``f`` applied to each record."""
-        return self._derive("map", transforms.map_records, func=f, keeps=preservesPartitioning)
+        return self._by_record("map", records.mapped, f, preservesPartitioning)
 
     def flatMap(
         self, f: Callable[[Any], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream:
         """Return a stream with all results of ``f`` for each record."""
-        return self._derive("flatMap", transforms.flat_map, func=f, keeps=preservesPartitioning)
+        return self._by_record("flatMap", records.flat_mapped, f, preservesPartitioning)
 
     def filter(self, f: Callable[[Any], bool]) -> DStream:
         """Return a stream of the records for which ``f`` is true."""
-        return self._derive("filter", transforms.filter_records, func=f)
+        return self._by_record("filter", records.filtered, f, keeps=True)
 
     def mapPartitions(
         self, f: Callable[[Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream:
         """Return a stream with ``f`` applied to the iterator of each partition of each RDD."""
-        return self._derive(
-            "mapPartitions", transforms.map_partitions, func=f, keeps=preservesPartitioning
-        )
+        return self._by_method("mapPartitions", f=f, preservesPartitioning=preservesPartitioning)
 
     def mapPartitionsWithIndex(
         self, f: Callable[[int, Iterable[Any]], Iterable[Any]], preservesPartitioning: bool = False
     ) -> DStream:
         """Return a stream with ``f(index, iterator)`` applied to each partition of each RDD."""
-        return self._derive(
-            "mapPartitionsWithIndex",
-            transforms.map_partitions_with_index,
-            func=f,
-            keeps=preservesPartitioning,
+        return self._by_method(
+            "mapPartitionsWithIndex", f=f, preservesPartitioning=preservesPartitioning
         )
 
     def glom(self) -> DStream:
         """Return a stream with a list of the records of each partition."""
-        return self._derive("glom", transforms.glom)
+        return self._by_method("glom")
 
     def repartition(self, numPartitions: int) -> DStream:
         """Return a stream whose RDDs have that many partitions."""
-        return self._derive("repartition", transforms.repartition, partitions=numPartitions)
+        return self._by_method("repartition", numPartitions=numPartitions)
 
     # -- whole batches --
 
@@ -128,7 +132,9 @@ class BasicOperations(BaseDStream):
         Raises:
             StreamingError: the context was not started, or no output depends on this stream.
         """
-        return self.slice_rdds(transforms.to_time_ms(begin), transforms.to_time_ms(end))
+        begin_ms = transforms.to_time_ms(begin)
+        aligned_ms = begin_ms - (begin_ms - self._initialized_at()) % self.slide_ms
+        return self.rdds_between(aligned_ms - 1, transforms.to_time_ms(end))
 
     # -- persistence of RDDs --
 

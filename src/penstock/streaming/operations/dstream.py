@@ -14,7 +14,7 @@ Source: ``pyspark.streaming.DStream``, ``org.apache.spark.streaming.dstream.DStr
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame
 
 from penstock.errors import ConfigError
 from penstock.streaming.core import transforms
-from penstock.streaming.core.operators import Operator
-from penstock.streaming.operations.sliding_windows import SlidingWindows
+from penstock.streaming.core.base import BaseDStream
+from penstock.streaming.operations.window_times import window_ends
 from penstock.streaming.operations.windows import WindowOperations
 
 if TYPE_CHECKING:
@@ -64,20 +64,6 @@ class DStream(WindowOperations):
 
     def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
         return WindowedDStream(self, window_ms, slide_ms)
-
-    def _reduced_windowed(
-        self, operator: Operator, window_ms: int, slide_ms: int, **functions: Any
-    ) -> DStream:
-        from penstock.streaming.state.reduced_window import (
-            ReducedWindowDStream,
-        )  # a DStream itself
-
-        return ReducedWindowDStream(self, operator, window_ms, slide_ms, **functions)
-
-    def _with_state(self, operator: Operator, **functions: Any) -> DStream:
-        from penstock.streaming.state.state_dstream import StateDStream  # a DStream itself
-
-        return StateDStream(self, operator, **functions)
 
 
 class TransformedDStream(DStream):
@@ -125,6 +111,39 @@ class UnionDStream(TransformedDStream):
         """Return the union of the parents' DataFrames, by column name."""
         frames = [parent.compute_dataframe(time_ms) for parent in self.parents]
         return reduce(DataFrame.unionByName, frames)
+
+
+class SlidingWindows(BaseDStream):
+    """The part of a stream over windows of its parent that holds their width and slide."""
+
+    needs_missed_ticks = True
+    _window_ms: int
+    _slide_ms: int
+
+    @property
+    def slide_ms(self) -> int:
+        """The time between windows."""
+        return self._slide_ms
+
+    @property
+    def parent_remember_ms(self) -> int:
+        """One window longer than the retention of this stream."""
+        return self.remember_ms + self._window_ms
+
+    @property
+    def records_last_ms(self) -> int:
+        """The time for which a record of the parent affects windows."""
+        return self._window_ms
+
+    def times_with_records(self, parents_ms: Sequence[int], until_ms: int) -> Sequence[int]:
+        """Return the ends of the windows that hold records of the parent."""
+        return window_ends(
+            parents_ms,
+            window_ms=self.records_last_ms,
+            slide_ms=self._slide_ms,
+            zero_ms=self._initialized_at(),
+            until_ms=until_ms,
+        )
 
 
 class WindowedDStream(SlidingWindows, DStream):

@@ -18,9 +18,9 @@ from penstock.kafka.sink import (
     sink_conf,
 )
 from penstock.kafka.spark import Delivery, check_delivery, write_rdd
-from penstock.model import shown
+from penstock.model import OutputBatch, shown
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.batch import Batch, OutputBatch
+from penstock.streaming.core.batch import Batch
 from penstock.streaming.operations.outputs import OutputOperation
 
 

@@ -17,11 +17,11 @@ from pyspark import RDD
 
 from penstock.errors import ConfigError, StreamingError
 from penstock.exactly_once import Run, enter_run, leave_run
-from penstock.model import check_name
+from penstock.model import OutputBatch
 from penstock.streaming.core.base import BaseDStream
-from penstock.streaming.core.batch import Batch, OutputBatch
+from penstock.streaming.core.batch import Batch
 from penstock.streaming.core.call_site import user_call_site
-from penstock.streaming.core.operators import usual_name
+from penstock.streaming.core.operators import name_part
 from penstock.streaming.core.transforms import batch_time, check_arguments, needed_arguments
 
 
@@ -48,14 +48,8 @@ class OutputOperation(ABC):
                 operation=self.kind,
                 hint="give a function of the batch",
             )
-        others = parent.ssc.graph.outputs
-        taken = {output.name: output for output in others}
-        unnamed = [o for o in others if o.kind == self.kind and not o.is_named]
-        usual = usual_name(self.kind, taken, len(unnamed))
-        self.name = check_name("output", usual if name is None else name)
+        self.name = name_part("output", self.kind, name, parent.ssc.graph.outputs)
         self.is_named = name is not None
-        if self.is_named and self.name in taken and not taken[self.name].is_named:
-            taken[self.name].name = usual_name(taken[self.name].kind, taken, 0)
         self.parent = parent
         self.func = func
         self.call_site = user_call_site()

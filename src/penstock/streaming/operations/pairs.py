@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
+from penstock import records
 from penstock.errors import ConfigError
 from penstock.streaming.core import transforms
 from penstock.streaming.operations.basic import BasicOperations
 
 if TYPE_CHECKING:
-    from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
 
 
@@ -27,11 +26,11 @@ class PairOperations(BasicOperations):
 
     def mapValues(self, f: Callable[[Any], Any]) -> DStream:
         """Return a stream of pairs with ``f`` applied to each value."""
-        return self._derive("mapValues", transforms.map_values, func=f)
+        return self._by_record("mapValues", records.mapped_values, f, keeps=True)
 
     def flatMapValues(self, f: Callable[[Any], Iterable[Any]]) -> DStream:
         """Return a stream with a pair of the key and each result of ``f`` for a value."""
-        return self._derive("flatMapValues", transforms.flat_map_values, func=f)
+        return self._by_record("flatMapValues", records.flat_mapped_values, f, keeps=True)
 
     def reduceByKey(
         self, func: Callable[[Any, Any], Any], numPartitions: int | None = None
@@ -60,46 +59,35 @@ class PairOperations(BasicOperations):
 
     def groupByKey(self, numPartitions: int | None = None) -> DStream:
         """Return a stream of pairs of a key and an iterable of its values in the batch."""
-        return self._derive("groupByKey", transforms.group_by_key, partitions=numPartitions)
+        return self._by_key("groupByKey", numPartitions)
 
     def partitionBy(
         self, numPartitions: int, partitionFunc: Callable[[Any], int] = portable_hash
     ) -> DStream:
         """Return a stream of the same pairs, partitioned by key."""
-        return self._derive(
-            "partitionBy", transforms.partition_by, partitions=numPartitions, func=partitionFunc
+        return self._by_method(
+            "partitionBy", numPartitions=numPartitions, partitionFunc=partitionFunc
         )
 
     def cogroup(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream of ``(key, (values of this, values of other))`` of each batch."""
-        return self._pair_up("cogroup", other, numPartitions)
+        return self._by_key("cogroup", numPartitions, other)
 
     def join(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream of ``(key, (value, other value))`` for keys that occur in both."""
-        return self._pair_up("join", other, numPartitions)
+        return self._by_key("join", numPartitions, other)
 
     def leftOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that ``other`` lacks."""
-        return self._pair_up("leftOuterJoin", other, numPartitions)
+        return self._by_key("leftOuterJoin", numPartitions, other)
 
     def rightOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that this stream lacks."""
-        return self._pair_up("rightOuterJoin", other, numPartitions)
+        return self._by_key("rightOuterJoin", numPartitions, other)
 
     def fullOuterJoin(self, other: DStream, numPartitions: int | None = None) -> DStream:
         """Return a stream as from ``join``, with None for keys that either stream lacks."""
-        return self._pair_up("fullOuterJoin", other, numPartitions)
-
-    @abstractmethod
-    def _with_state(
-        self,
-        operator: Operator,
-        *,
-        update: Callable[[list[Any], Any], Any],
-        partitions: int,
-        initial: RDD[tuple[Any, Any]] | list[tuple[Any, Any]] | None,
-    ) -> DStream:
-        """Return the stream of each key's state."""
+        return self._by_key("fullOuterJoin", numPartitions, other)
 
     def updateStateByKey(
         self,
@@ -132,13 +120,18 @@ class PairOperations(BasicOperations):
                 operation="updateStateByKey",
                 hint="give a function of the list of new values and the state",
             )
+        from penstock.streaming.state.state_dstream import StateDStream  # a DStream itself
+
         given = initialRDD if isinstance(initialRDD, RDD) else list(initialRDD or ())
-        return self._with_state(
-            self.ssc.graph.operators.add("updateStateByKey", name, {}),
+        return StateDStream(
+            cast("DStream", self),
+            self.ssc.graph.operators.add("updateStateByKey", name),
             update=updateFunc,
             partitions=numPartitions or self.ssc.sparkContext.defaultParallelism,
             initial=given if isinstance(given, RDD) or given else None,
         )
 
-    def _pair_up(self, method: str, other: DStream, partitions: int | None) -> DStream:
-        return self._derive(method, transforms.pair_up, other, method=method, partitions=partitions)
+    def _by_key(self, method: str, partitions: int | None, *others: DStream) -> DStream:
+        return self._derive(
+            method, transforms.by_key, *others, method=method, partitions=partitions
+        )

@@ -21,7 +21,6 @@ from penstock.streaming.operations.pairs import PairOperations
 from penstock.streaming.operations.window_times import check_duration, is_worth_inverting
 
 if TYPE_CHECKING:
-    from penstock.streaming.core.operators import Operator
     from penstock.streaming.operations.dstream import DStream
 
 _Reduce = Callable[[Any, Any], Any]
@@ -36,20 +35,6 @@ class WindowOperations(PairOperations):
     @abstractmethod
     def _windowed(self, window_ms: int, slide_ms: int) -> DStream:
         """Return the stream of the records in each window."""
-
-    @abstractmethod
-    def _reduced_windowed(
-        self,
-        operator: Operator,
-        window_ms: int,
-        slide_ms: int,
-        *,
-        func: _Reduce,
-        inverse: _Reduce,
-        keep: Callable[[Any], bool] | None,
-        partitions: int | None,
-    ) -> DStream:
-        """Return the stream of each window's values by key, derived from the previous window."""
 
     def window(self, windowDuration: float, slideDuration: float | None = None) -> DStream:
         """Return a stream of all records in a window that ends at each slide."""
@@ -156,11 +141,14 @@ class WindowOperations(PairOperations):
         reduced = self.reduceByKey(func, numPartitions)
         if invFunc is None:
             return reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
-        operator = self.ssc.graph.operators.add("reduceByKeyAndWindow", name, {})
+        operator = self.ssc.graph.operators.add("reduceByKeyAndWindow", name)
         if not is_worth_inverting(window_ms, slide_ms):
             whole = reduced._windowed(window_ms, slide_ms).reduceByKey(func, numPartitions)
             return whole if filterFunc is None else whole.filter(filterFunc)
-        return reduced._reduced_windowed(
+        from penstock.streaming.state.state_dstream import ReducedWindowDStream  # a DStream itself
+
+        return ReducedWindowDStream(
+            reduced,
             operator,
             window_ms,
             slide_ms,

@@ -10,7 +10,7 @@ names:
     input        no               refused: its records would be dropped silently
     -            input            starts at its first offset (penstock.checkpoint.first_offsets)
     operator     yes, the same    continues with its state
-    operator     yes, changed     refused: its state has another meaning
+    operator     yes, other kind  refused: its state has another meaning
     operator     no               refused: its state would be dropped silently
     -            operator         starts without state
     output       no               ends, as any code that is removed; an exactly-once output is
@@ -55,7 +55,7 @@ def describe_program(
 
     ``outputs`` are names, with whether they write exactly once; sinks are ``told`` some of them.
     """
-    plain = [{"name": o.name, "kind": o.kind, "schema": dict(o.schema)} for o in operators]
+    plain = [{"name": o.name, "kind": o.kind} for o in operators]
     return {
         _INPUTS: _to_text(list(inputs)),
         _OPERATORS: _to_text(plain),
@@ -157,14 +157,14 @@ def leftover_first_offsets(settled: Iterable[str], inputs: Sequence[str]) -> lis
 
 
 def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> None:
-    """Check that the program has every operator that was recorded, unchanged.
+    """Check that the program has every operator that was recorded.
 
     Raises:
-        RecoveryMismatchError: one is missing, or has another kind or schema.
+        RecoveryMismatchError: one is missing, or has another kind.
     """
     present = {operator.name: operator for operator in operators}
     for recorded in json.loads(conf.get(_OPERATORS, "[]")):
-        name, kind, schema = recorded["name"], recorded["kind"], recorded["schema"]
+        name, kind = recorded["name"], recorded["kind"]
         if name not in present:
             raise _refusal(
                 name,
@@ -178,13 +178,6 @@ def check_operators(conf: Mapping[str, str], operators: Iterable[Operator]) -> N
                 name,
                 f"operator {name!r} is a {operator.kind} now, and its state is that of a {kind}",
                 f"give the {operator.kind} a different name (name=), and keep the {kind}",
-            )
-        if _to_text(dict(operator.schema)) != _to_text(schema):
-            raise _refusal(
-                name,
-                f"{kind} {name!r} has changed: {_differences(schema, operator.schema)}",
-                "change it back; or give it another name (name=), under which it starts without "
-                "state, and keep one with the old name",
             )
 
 
@@ -222,13 +215,6 @@ def written_before(
 def _recorded_outputs(conf: Mapping[str, str]) -> dict[str, bool]:
     recorded: dict[str, bool] = json.loads(conf.get(_OUTPUTS, "{}"))
     return recorded
-
-
-def _differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    changed = (
-        key for key in sorted({*then, *now}) if _to_text(then.get(key)) != _to_text(now.get(key))
-    )
-    return ", ".join(f"{key} was {then.get(key)!r} and is {now.get(key)!r}" for key in changed)
 
 
 def _refusal(name: str, message: str, fix: str) -> RecoveryMismatchError:

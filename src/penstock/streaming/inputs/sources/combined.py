@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from pyspark import RDD
+from pyspark import RDD, SparkContext
 
 from penstock.errors import ConfigError
-from penstock.streaming.inputs.sources.context_part import ContextPart
 from penstock.streaming.operations.dstream import DStream, UnionDStream, transformed
 
+if TYPE_CHECKING:
+    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.engine.graph import DStreamGraph
 
-class CombinedStreams(ContextPart):
-    """The part of a StreamingContext that makes one stream of several."""
+
+class CombinedStreams(ABC):
+    """The part of a StreamingContext that makes one stream of several; base of the other parts.
+
+    Parts know the whole only by what is declared here.
+    """
+
+    graph: DStreamGraph
+
+    @property
+    @abstractmethod
+    def sparkContext(self) -> SparkContext:
+        """Return the SparkContext of this program."""
+
+    @property
+    def _context(self) -> StreamingContext:
+        return cast("StreamingContext", self)
 
     def transform(
         self, dstreams: Sequence[DStream], transformFunc: Callable[[list[RDD[Any]]], RDD[Any]]

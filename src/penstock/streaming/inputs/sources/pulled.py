@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import RDD
 
 from penstock.kafka.client_conf import check_kafka_client
-from penstock.streaming.inputs.files import BinaryRecords, FileInputDStream, TextLines
+from penstock.streaming.inputs.files.file_stream import FileInputDStream
+from penstock.streaming.inputs.files.reading import BinaryRecords, TextLines
 from penstock.streaming.inputs.queue_input import QueueInputDStream
-from penstock.streaming.inputs.sources.context_part import ContextPart
+from penstock.streaming.inputs.sources.combined import CombinedStreams
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.streaming.inputs.refused import BadRecords
 
 
-class PulledStreams(ContextPart):
+class PulledStreams(CombinedStreams):
     """The part of a StreamingContext that makes streams of topics, files and queues."""
 
     def kafkaStream(

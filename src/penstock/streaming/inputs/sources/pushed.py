@@ -21,10 +21,10 @@ from penstock.receivers import (
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 from penstock.streaming.inputs.receiver_input import ReceiverInputDStream
 from penstock.streaming.inputs.shared_journal import SharedJournalDStream
-from penstock.streaming.inputs.sources.context_part import ContextPart
+from penstock.streaming.inputs.sources.combined import CombinedStreams
 
 
-class PushedStreams(ContextPart):
+class PushedStreams(CombinedStreams):
     """The part of a StreamingContext that makes streams of receivers and journals."""
 
     def receiverStream(
