@@ -15,9 +15,8 @@ from penstock.checkpoint.batch_records import driver_conf
 from penstock.checkpoint.query_runs import note_failure
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings
-from penstock.driver.executors import has_executors
 from penstock.driver.feed import receiver_settings
-from penstock.driver.shared_location import check_shared
+from penstock.driver.spark import check_shared, has_executors
 from penstock.driver.tracker import ReceiverTracker
 from penstock.errors import BatchFailedError, ConcurrentDriverError, PenstockError, ReceiverError
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides
