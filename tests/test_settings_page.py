@@ -20,7 +20,6 @@ _NAME = re.compile(r"spark\.[a-z]\w*(\.\w+)+")
 _NO_READERS = {
     "batched/program.py",
     "checkpoint/tools/changes/state_back.py",
-    "cli/demo/driver.py",
     "streaming/core/recorded_conf.py",
     "streaming/recovery/saved_conf.py",
     "structured/sinks/batch.py",

@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["returns_in_time"]
-
 
 def returns_in_time(
     call: Callable[[], object],

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark import SparkContext
 
-__all__ = ["freeze_imports", "use_this_python", "whole_input"]
-
 _is_frozen = False
 _Record = TypeVar("_Record")
 

@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import penstock
+from penstock.cli import doctor as doctor_module
 from penstock.cli import main as cli
-from penstock.cli.machine import PACKAGES, java_major_version, satisfies
-from penstock.errors import KafkaError
+from penstock.cli.doctor import satisfies
 from penstock.storage import open_storage
 from penstock.storage.remote import FsspecStorage
 
@@ -59,7 +59,13 @@ def java_17(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize(
     ("output", "major", "enough"),
-    [(JAVA_8, 8, False), (JAVA_11, 11, False), (JAVA_17, 17, True), (JAVA_21, 21, True)],
+    [
+        (JAVA_8, 8, False),
+        (JAVA_11, 11, False),
+        (JAVA_17, 17, True),
+        (JAVA_21, 21, True),
+        ('openjdk version "22-ea" 2024-03-19', 22, True),
+    ],
 )
 def test_java_on_path_is_judged_by_its_version(
     tmp_path: Path, output: str, major: int, enough: bool
@@ -101,18 +107,6 @@ def test_java_home_without_a_java_is_an_error(tmp_path: Path, java_17: str) -> N
     assert not findings["Java"]["ok"]
 
 
-@pytest.mark.parametrize(
-    ("output", "major"),
-    [
-        ('openjdk version "22-ea" 2024-03-19', 22),
-        ('openjdk version "9.0.4"', 9),
-        ("bash: no", None),
-    ],
-)
-def test_java_version_is_read_from_what_java_prints(output: str, major: int | None) -> None:
-    assert java_major_version(output) == major
-
-
 def test_worker_python_may_be_unset_or_this_one(tmp_path: Path, java_17: str) -> None:
     for python in (None, sys.executable):
         _, findings = run_doctor(tmp_path, PATH=java_17, PYSPARK_PYTHON=python)
@@ -152,10 +146,25 @@ def test_version_ranges(version: str, wanted: str, expected: bool) -> None:
     assert satisfies(version, wanted) is expected
 
 
-def test_package_ranges_are_those_of_the_project() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-
-    assert [name for name, wanted in PACKAGES.items() if f'"{name}{wanted}"' not in project] == []
+def test_packages_and_extras_are_those_that_the_metadata_names(
+    tmp_path: Path, java_17: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needed = ["pyspark<5,>=4.2", "pandas<2,>=1", "no-such>=3; extra == 'mqtt'"]
+    needed += ["uvicorn<1,>=0.30; extra == 'http'", "pytest[x]>=8; (os != 'a') and extra == 'http'"]
+    monkeypatch.setattr(doctor_module, "requires", lambda _: needed)
+    status, findings = run_doctor(tmp_path, PATH=java_17)
+    assert status == 1
+    assert findings["pyspark"]["ok"]
+    assert findings["pandas"]["hint"] == "pip install 'pandas<2,>=1'"
+    assert findings["extra http"]["found"] == "installed"
+    wanted = "if it is used: pip install 'penstock-spark[mqtt]'"
+    assert findings["extra mqtt"] == {
+        "name": "extra mqtt",
+        "ok": True,
+        "found": wanted,
+        "hint": wanted,
+        "needed": True,
+    }
 
 
 def test_good_path_is_measured_and_left_as_it_was(tmp_path: Path, java_17: str) -> None:
@@ -163,6 +172,8 @@ def test_good_path_is_measured_and_left_as_it_was(tmp_path: Path, java_17: str) 
 
     assert findings["store"]["ok"]
     assert findings["exclusive create"]["ok"]
+    assert findings["clock"]["ok"]
+    assert findings["memory"]["found"].endswith(" GiB")
     assert float(findings["small file"]["found"].removesuffix(" ms")) > 0
     assert [child.name for child in tmp_path.iterdir()] == ["bin"]
 
@@ -262,26 +273,6 @@ def test_a_bucket_that_is_not_there_is_named(s3_bucket: str) -> None:
     status, findings = doctor("s3://no-such-bucket/journal")
     assert status == 1
     assert "no-such-bucket" in findings["store"]["found"]
-
-
-def test_brokers_that_do_not_answer_are_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brokers = pytest.importorskip("penstock.kafka.brokers")
-    monkeypatch.setattr(
-        brokers, "partition_facts", lambda settings: {"a/0": None, "a/1": None, "b/0": None}
-    )
-    _, findings = doctor(str(tmp_path), "--brokers", "127.0.0.1:1")
-    assert findings["Kafka"]["found"] == "2 topics, 3 partitions"
-
-    def silent(settings: object) -> None:
-        raise KafkaError("the brokers do not answer", hint="are they up?")
-
-    monkeypatch.setattr(brokers, "partition_facts", silent)
-    status, findings = doctor(str(tmp_path), "--brokers", "127.0.0.1:1")
-    assert status == 1
-    assert findings["Kafka"]["found"] == "the brokers do not answer"  # the hint comes below
-    assert findings["Kafka"]["hint"] == "are they up?"
 
 
 def test_the_other_package_of_the_name_is_told_apart(

@@ -35,7 +35,6 @@ from tests.journal.helpers import path_of, rewrite, write_blocks
 from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
-NO_PROGRAM = {"program": None, "has_process": None}
 BLOCKS = [[f"line {number}" for number in range(start, start + 100)] for start in (0, 100, 200)]
 ROWS = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary())])
 
@@ -65,6 +64,8 @@ def test_ls_tells_of_writers_and_consumers(
     commit_consumer(lines, "audit", {str(later): 1})
     retire(lines)
     (stream,) = json.loads(succeed("ls", journal, "--json"))["streams"]
+    for each in stream["consumers"]:
+        each.pop("has_process", None)
     sizes = [sum(block.size for block in lines.blocks(each)) for each in (writer, later)]
     assert stream == {
         "stream": "lines",
@@ -95,8 +96,8 @@ def test_ls_tells_of_writers_and_consumers(
         ],
         "receivers": [],
         "consumers": [
-            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}, **NO_PROGRAM},
-            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}, **NO_PROGRAM},
+            {"consumer": "audit", "lag": 0, "offsets": {"r0-00000001": 1}, "program": None},
+            {"consumer": "job", "lag": 101, "offsets": {"r0-00000000": 200}, "program": None},
         ],
         "damage": [],
         "bounds": None,
@@ -143,26 +144,20 @@ def test_ls_tells_what_receivers_said(lines: JournalStream, journal: str) -> Non
     assert f"{line}; 2 errors, the last: no route to host\n" in succeed("ls", journal)
 
 
-def test_ls_tells_of_receivers_that_were_killed(lines: JournalStream, journal: str) -> None:
-    """One on this host has no process; of one elsewhere only the age of what it said is known."""
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
+def test_ls_tells_how_old_the_word_of_a_receiver_is(lines: JournalStream, journal: str) -> None:
+    """It may have been killed since; its process id may be that of another process by now."""
     now_ms = time.time_ns() // 1_000_000
-    killed = Status("run", "r0-00000000", "started", socket.gethostname(), process.pid, now_ms)
-    write_status(lines, "killed", killed)
-    write_status(lines, "alive", replace(killed, pid=os.getpid()))
-    write_status(lines, "away", replace(killed, host="worker-7", changed_ms=now_ms - 7_200_500))
+    said = Status("run", "r0-00000000", "started", socket.gethostname(), os.getpid(), now_ms)
+    write_status(lines, "fresh", said)
+    write_status(lines, "silent", replace(said, changed_ms=now_ms - 7_200_500))
     shown = {
         line.split()[1].rstrip(":"): line
         for line in succeed("ls", journal).splitlines()
         if "its status of" in line
     }
-    assert shown["killed"].endswith(", which was killed")
-    assert shown["alive"].endswith(f"process {os.getpid()} on {socket.gethostname()}")
-    assert "worker-7, 2 h ago" in shown["away"]
-    facts = json.loads(succeed("ls", journal, "--json"))["streams"][0]["receivers"]
-    processes = {each["receiver"]: each["has_process"] for each in facts}
-    assert processes == {"killed": False, "alive": True, "away": None}
+    process = f"process {os.getpid()} on {socket.gethostname()}"
+    assert shown["fresh"].endswith(f"{process}, just now")
+    assert shown["silent"].endswith(f"{process}, 2 h ago")
 
 
 def test_ls_cuts_no_name_on_a_narrow_terminal(tmp_path: Path) -> None:
@@ -208,20 +203,6 @@ def test_ls_goes_on_past_damage(lines: JournalStream, writer: WriterId, journal:
     table = succeed("ls", journal)
     assert "damaged" in table
     assert "penstock journal verify" in table
-
-
-def test_looking_changes_nothing(writer: WriterId, journal: str) -> None:
-    def files() -> list[str]:
-        return sorted(str(path) for path in Path(journal).rglob("*"))
-
-    before = files()
-    os.chmod(journal, 0o500)
-    try:
-        for arguments in (["ls", journal], ["cat", journal, "lines"], ["verify", journal]):
-            succeed(*arguments)
-    finally:
-        os.chmod(journal, 0o700)
-    assert files() == before
 
 
 def test_an_empty_journal(tmp_path: Path) -> None:

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -52,11 +50,9 @@ def test_ls_tells_a_consumer_s_program(stream: JournalStream, tmp_path: Path) ->
     program = register_consumer(stream, "program", "me", location="file:///data/report")
     register_consumer(stream, "idle", "you", location="s3://bucket/other").commit({})
     path = "clicks/consumers/idle.json"
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait()
     now_ms = time.time_ns() // 1_000_000
     for pid, host, age_s, told in [
-        (process.pid, here, 190, f"3 min ago {process.pid} on {here} (ended)"),
+        (4711, here, 190, f"3 min ago 4711 on {here}"),
         (4711, "away", 7300, "2 h ago 4711 on away"),
         (4711, "away", 3 * 86_400 + 5, "3 days ago 4711 on away"),
     ]:

@@ -91,15 +91,6 @@ def test_reasons_are_shown_without_their_terms(tmp_path: Path) -> None:
     assert "latestRate = " in succeed("--checkpoint", location, "--json")
 
 
-@pytest.mark.parametrize(("took_ms", "is_said"), [(2500, True), (900, False)])
-def test_batches_of_the_minimum_rate_that_take_too_long_are_pointed_out(
-    tmp_path: Path, took_ms: int, *, is_said: bool
-) -> None:
-    decision = RateDecision(1_000_000, 100, took_ms, 0, 100, 100, "minimum rate: latestRate = 1")
-    location = query_location(tmp_path, EndedBatch(0, 100, decision))
-    assert ("a longer interval" in succeed("--checkpoint", location)) == is_said
-
-
 def test_json_has_every_batch(location: str) -> None:
     shown = json.loads(succeed("--checkpoint", location, "--stream", "clicks", "--json"))
     (clicks,) = shown["streams"]

@@ -128,7 +128,6 @@ def test_copies_of_a_function_that_tasks_have_share_a_client(
 def test_commands_take_an_import_path(broker: Broker, topic: str) -> None:
     given = [f"--conf={name}={value}" for name, value in broker.tokens_conf.items()]
     assert topic in Commands("kafka", columns=200).succeed("topics", *given)
-    assert "topics" in Commands("doctor", columns=200).run(*given).output
 
 
 def test_a_query_takes_an_import_path(broker: Broker, topic: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.ingest.metrics import Counts
+from penstock.cli.ingest.process import Counts
 from penstock.metrics import CATALOG, BatchMetrics, Metric, Sample
 from penstock.metrics.catalog import BUILD_INFO
 from penstock.metrics.locations import location_samples

@@ -5,7 +5,7 @@ modelled. Both hold the source back at the limit, and both answer a change of th
 
 - ``journal``: penstock's. A batch is planned when it can run, and takes of the journal what the
   limit allows for one interval; ticks that come meanwhile are merged (docs/adr/0001). How much
-  is left in the journal decides how fast it is received (penstock.rate.receive_rate).
+  is left in the journal decides how fast it is received (penstock.rate.input_rate).
 - ``queue``: Spark's. Every tick makes a batch of all that was received since the tick before;
   batches wait in a queue.
 
@@ -27,8 +27,8 @@ from penstock.conf import DEFAULT_INITIAL_RATE
 from penstock.errors import ConfigError
 from penstock.rate.controller import RateController, RateDecision
 from penstock.rate.estimator import RateEstimator
+from penstock.rate.input_rate import receive_rate
 from penstock.rate.range_limit import Carry, RangeLimits, cut_range
-from penstock.rate.receive_rate import receive_rate
 
 __all__ = ["Cost", "Engine", "Scenario", "SimulatedBatch", "piecewise", "simulate"]
 

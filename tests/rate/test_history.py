@@ -31,7 +31,9 @@ def test_rates_come_back_as_they_were() -> None:
         '{"clicks": 3}',
         '{"clicks": {"controller": null}}',
         '{"clicks": {"controller": 5, "batches": []}}',
-        '{"clicks": {"controller": null, "batches": [{"batch": 1}]}}',
+        '{"clicks": {"controller": null, "batches": [{"batch_id": 1}]}}',
+        encode_rates(KEPT).replace("850.25", '"many"'),
+        encode_rates(KEPT).replace('"rate":900.5', '"rate":NaN'),
     ],
 )
 def test_damage_is_named(text: str) -> None:

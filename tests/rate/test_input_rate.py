@@ -13,7 +13,7 @@ from penstock.rate import (
     RateOverride,
     ReceiveLimit,
 )
-from penstock.rate.receive_rate import receive_rate
+from penstock.rate.input_rate import receive_rate
 from penstock.testing import ManualClock
 
 INTERVAL_MS = 500

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from penstock.driver.executors import live_executors
+from penstock.driver.spark import live_executors
 from penstock.receivers import Receiver
 from penstock.streaming import StreamingContext
 from tests.driver_program import new_spark, say

@@ -15,7 +15,7 @@ import pytest
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.driver.slots import check_slots, task_slots
+from penstock.driver.spark import check_slots, task_slots
 from penstock.errors import ConfigError, StorageError
 from penstock.storage import open_storage
 from penstock.streaming.core.batch import Batch

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from penstock.driver.hadoop_location import hadoop_location
+from penstock.driver.spark import hadoop_location
 from penstock.errors import ConfigError
 from penstock.streaming import StreamingContext
 
@@ -68,7 +68,7 @@ def test_a_program_goes_there(
 def test_spark_submit_is_asked_before_there_is_a_context(tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text(
-        "from penstock.driver.hadoop_location import hadoop_location\n"
+        "from penstock.driver.spark import hadoop_location\n"
         "print('it is', hadoop_location('/data/words'))\n"
     )
     command = [sys.executable, "-m", "pyspark.find_spark_home"]

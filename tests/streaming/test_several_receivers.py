@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pyspark import RDD, SparkContext
 
-from penstock.driver.placement import ReceiverPlacement
+from penstock.driver.spark import ReceiverPlacement
 from penstock.errors import ConfigError, FencedError
 from penstock.journal import JournalWriter
 from penstock.journal.layout import WriterId

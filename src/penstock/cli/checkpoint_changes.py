@@ -33,8 +33,7 @@ from penstock.cli.options import (
     NewLocationArgument,
     PlanJsonOption,
 )
-from penstock.cli.output import counted, print_json, print_line
-from penstock.cli.progress import progress_bar
+from penstock.cli.output import counted, print_json, print_line, progress_bar
 from penstock.kafka.held import noted_ids
 from penstock.kafka.identified import IdentifiedOffsets
 from penstock.status import size

@@ -15,20 +15,31 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.journal_consumers import app as consumers
-from penstock.cli.journal_losses import list_losses, skip_records
+from penstock.cli.journal_changes import (
+    consumers,
+    list_losses,
+    replay_dead_letters,
+    skip_records,
+)
 from penstock.cli.journal_places import (
     PathArgument,
+    StreamArgument,
     names,
     open_journal,
     open_stream,
     open_streams,
 )
 from penstock.cli.journal_records import as_json, as_text, behind_holes, records
-from penstock.cli.journal_replay import replay_dead_letters
 from penstock.cli.options import JsonOption
-from penstock.cli.output import age_in_words, print_json, print_line, print_text
-from penstock.cli.progress import Advance, is_shown, progress_bar
+from penstock.cli.output import (
+    Advance,
+    age_in_words,
+    is_shown,
+    print_json,
+    print_line,
+    print_text,
+    progress_bar,
+)
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
 from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
@@ -55,12 +66,11 @@ app.command("skip")(skip_records)
 app.command("losses")(list_losses)
 
 _WRITER_COLUMNS = ("writer", "state", "blocks", "records", "offsets", "size")
-_Stream = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
 
 
 @app.command("ls")
 def list_journal(
-    path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
+    path: PathArgument, stream: StreamArgument = None, as_json_object: JsonOption = False
 ) -> None:
     """List streams: writers and their blocks, the status of receivers, the lag of consumers."""
     journal = open_journal(path)
@@ -120,7 +130,7 @@ def print_records(
 
 @app.command("verify")
 def verify_journal(
-    path: PathArgument, stream: _Stream = None, as_json_object: JsonOption = False
+    path: PathArgument, stream: StreamArgument = None, as_json_object: JsonOption = False
 ) -> None:
     """Read every block and check every byte; exit status 1 if there is damage."""
     journal = open_journal(path)
@@ -193,20 +203,12 @@ def _receiver_line(facts: ReceiverFacts) -> str:
     when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
     line = (
         f"receiver {facts.receiver}: its status of {when} is {said.state} as {said.writer}, "
-        f"process {said.pid} on {said.host}{_process_note(facts)}"
+        f"process {said.pid} on {said.host}"
     )
+    if said.state != "stopped":  # it may have been killed since it said so
+        line += f", {age_in_words(said.changed_ms)}"
     error = " ".join((said.last_error or "").split())
     return f"{line}; {said.errors} errors, the last: {error}" if said.errors else line
-
-
-def _process_note(facts: ReceiverFacts) -> str:
-    """Return what is to be known of a process that may have been killed since it said so."""
-    if facts.status.state == "stopped":
-        return ""
-    if facts.has_process is None:
-        age = age_in_words(facts.status.changed_ms)
-        return f", {age}; whether it still exists is known on that host"
-    return "" if facts.has_process else ", which was killed"
 
 
 def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:

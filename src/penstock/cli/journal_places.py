@@ -14,6 +14,7 @@ from penstock.storage import Storage, attach_storage, open_existing
 PathArgument = Annotated[
     str, typer.Argument(metavar="PATH", help="Journal, or checkpoint location with one in it.")
 ]
+StreamArgument = Annotated[str | None, typer.Argument(help="Only this stream.", show_default="all")]
 _HINT = "give the journal's folder, or its checkpoint location"
 
 

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from penstock import __version__
-from penstock.cli import checkpoint, doctor, ingest, journal, kafka, rate, ui
-from penstock.cli.demo import command as demo
+from penstock.cli import checkpoint, demo, doctor, ingest, journal, kafka, rate, ui
 from penstock.cli.log import LogFormat, log_to_stderr, report_error
 from penstock.errors import PenstockError
 

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -70,3 +75,33 @@ def _fields(value: DataclassInstance) -> dict[str, object]:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+# -- progress bars: on standard error, and only if that is a terminal --
+
+Advance = Callable[[int], None]
+"""Takes how many steps were done."""
+
+
+def is_shown() -> bool:
+    """Whether a progress bar is shown, so that it is worth while to find the number of steps."""
+    return sys.stderr.isatty()
+
+
+@contextmanager
+def progress_bar(title: str, total: int | None) -> Iterator[Advance]:
+    """Show a bar while the block runs; ``total`` is None where the number is not known."""
+    if not is_shown():
+        yield lambda count: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        # Above the bar, unless it is not for this terminal.
+        redirect_stdout=sys.stdout.isatty(),
+    ) as shown:
+        task = shown.add_task(title, total=total)
+        yield lambda count: shown.advance(task, count)

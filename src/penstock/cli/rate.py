@@ -9,11 +9,10 @@ from datetime import datetime
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from penstock.cli.options import JsonOption
-from penstock.cli.output import print_json, print_line, printable
+from penstock.cli.output import print_json, print_line
+from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride
 from penstock.status.rate_facts import (
@@ -32,6 +31,7 @@ _EFFECT = (
     "Takes effect within a second in a running DStream program, with the next batch in a running "
     "Structured Streaming query (after its very first batch), otherwise when it starts."
 )
+_COLUMNS = ("batch", "ended", "records", "limit", "took ms", "late ms", "rate/s", "reason")
 _Checkpoint = Annotated[str, typer.Option(help="The program's checkpoint location.")]
 _Stream = Annotated[str | None, typer.Option(help="Only this input.", show_default="all")]
 
@@ -60,7 +60,7 @@ def show_rates(
     else:
         has_ended = any_ended(storage)
         for each in found:
-            _print_stream(Console(markup=False, highlight=False), each, last, has_ended)
+            _print_stream(each, last, has_ended)
 
 
 @app.command("set")
@@ -125,33 +125,18 @@ def _describe(override: RateOverride) -> str:
     return f"paused; {highest}" if override.paused else highest
 
 
-def _print_stream(console: Console, facts: StreamRates, last: int, has_ended: bool) -> None:
+def _print_stream(facts: StreamRates, last: int, has_ended: bool) -> None:
     print_line(f"{facts.stream} ({_describe(facts.override)})")
     if not facts.batches:
         off = "no batch had a limit: back pressure is off, and no highest rate is set"
-        console.print(f"{off if has_ended else 'no batch has ended yet'}\n")
-        return
-    table = Table("batch", "ended", "records", "limit", "took ms", "late ms", "rate/s", "reason")
-    for column in table.columns[:1] + table.columns[2:-1]:
-        column.justify = "right"
-    for batch in facts.batches[-last:]:
-        table.add_row(*_row(batch))
-    console.print(table)
-    if hidden := len(facts.batches) - last:
-        console.print(f"and {hidden} before (--last)" if hidden > 0 else "")
-    if _is_stuck(facts.batches[-1]):
-        print_line(
-            "batches of the minimum rate take longer than their interval: give the query or program"
-            " a longer interval, a lower minimum rate (backpressure.pid.minRate), or estimator fit"
-        )
-
-
-def _is_stuck(batch: EndedBatch) -> bool:
-    """Whether a batch of the lowest rate took longer than the interval, which the two imply."""
-    decision = batch.decision
-    if batch.limit is None or not decision.why.startswith("minimum rate"):
-        return False
-    return decision.processing_delay_ms > 1000 * batch.limit / decision.rate
+        print_line(off if has_ended else "no batch has ended yet")
+    else:
+        rows = map(_row, facts.batches[-last:])
+        for line in table_lines(_COLUMNS, rows, right=_COLUMNS[:1] + _COLUMNS[2:-1]):
+            print_line(line)
+        if (hidden := len(facts.batches) - last) > 0:
+            print_line(f"and {hidden} before (--last)")
+    typer.echo()
 
 
 def _row(batch: EndedBatch) -> tuple[str, ...]:
@@ -164,7 +149,7 @@ def _row(batch: EndedBatch) -> tuple[str, ...]:
         str(decision.processing_delay_ms),
         str(decision.scheduling_delay_ms),
         _short(decision.rate),
-        printable(_in_short(decision.why)),
+        _in_short(decision.why),
     )
 
 

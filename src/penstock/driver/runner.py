@@ -6,28 +6,48 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from penstock.driver.job_group import begin_jobs, cancel_jobs
-from penstock.driver.placement import ReceiverPlacement, placed_rdd
-from penstock.driver.watch import ReceiverWatch
-from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
+from penstock.driver.spark import ReceiverPlacement, begin_jobs, cancel_jobs, placed_rdd
+from penstock.errors import (
+    FencedError,
+    PenstockError,
+    ReceiverError,
+    StorageError,
+    UnsharedPathError,
+)
 from penstock.rate import ReceiveLimit
 from penstock.receivers import (
     Command,
     End,
     ReceiverSettings,
     ReceiverTask,
+    Status,
     backoff_ms,
     give_command,
+    read_status,
     run_receiver,
 )
 
 _log = logging.getLogger(__name__)
+
+
+class ReceiverWatch(Protocol):
+    """Is told of the receivers of a run, by several threads."""
+
+    def begin(self, tasks: Sequence[ReceiverTask]) -> None:
+        """Take that these receivers will be started."""
+
+    def task_failed(self, task: ReceiverTask, error: str, now_ms: int) -> None:
+        """Take that a receiver's Spark task, and so its process, ended with an error."""
+
+    def end(self) -> None:
+        """Take that no receiver of the run will be started any more."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +164,17 @@ class ReceiverRunner(threading.Thread):
                     hint="give checkpoint() or start_receivers() a path that both share",
                 )
             )
+
+
+def status_of_run(task: ReceiverTask) -> Status | None:
+    """Return the status of this run's receiver, None when it has said none."""
+    try:
+        status = read_status(task.stream, task.name)
+    except PenstockError as e:
+        names = task.stream.name, task.name
+        _log.warning("The status of receiver %s/%s cannot be read: %s", *names, e)
+        return None
+    return status if status is not None and status.run == task.run else None
 
 
 def command_of(limit: ReceiveLimit) -> Command:

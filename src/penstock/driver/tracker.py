@@ -18,14 +18,15 @@ from functools import partial
 
 from pyspark import SparkContext
 
-from penstock.driver.executors import live_executors
-from penstock.driver.feed import ReceiverFeed
-from penstock.driver.placement import ReceiverPlacement
-from penstock.driver.receiver_names import check_places
-from penstock.driver.runner import ReceiverRun, ReceiverRunner, command_of
-from penstock.driver.slots import check_slots, executor_count, task_slots
-from penstock.driver.takeover import take_over
-from penstock.driver.watch import ReceiverWatch
+from penstock.driver.feed import ReceiverFeed, check_places, take_over
+from penstock.driver.runner import ReceiverRun, ReceiverRunner, ReceiverWatch, command_of
+from penstock.driver.spark import (
+    ReceiverPlacement,
+    check_slots,
+    executor_count,
+    live_executors,
+    task_slots,
+)
 from penstock.errors import ReceiverError
 from penstock.rate import ReceiveLimit
 from penstock.receivers import ReceiverSettings, ReceiverTask

@@ -10,8 +10,7 @@ from typing import cast
 
 from penstock.conf import Conf, RateSettings
 from penstock.errors import ConfigError, LogFormatError
-from penstock.rate.checks import positive
-from penstock.rate.estimator import RateEstimator
+from penstock.rate.estimator import RateEstimator, positive
 
 _VERSION = 1
 

@@ -9,9 +9,15 @@ Prior art: Spark's ``org.apache.spark.streaming.scheduler.rate.RateEstimator``.
 
 from __future__ import annotations
 
+import importlib
+import math
 from abc import ABC, abstractmethod
+from typing import Any
 
-from penstock.conf import Conf, RateSettings
+from penstock.conf import Conf, RateSettings, settings_of
+from penstock.errors import ConfigError
+
+_SETTING = "spark.streaming.backpressure.rateEstimator"
 
 
 class RateEstimator(ABC):
@@ -67,6 +73,69 @@ class RateEstimator(ABC):
         Raises:
             ConfigError: a setting is out of range, or the path is not that of an estimator.
         """
-        from penstock.rate.create import create_estimator  # its estimators import this module
+        settings = RateSettings.from_conf(conf)
+        estimator = _make(settings, conf, batch_interval_ms)
+        estimator.settings = settings
+        return estimator
 
-        return create_estimator(conf, batch_interval_ms)
+
+def _make(settings: RateSettings, conf: Conf, batch_interval_ms: int) -> RateEstimator:
+    from penstock.rate.fit import FitRateEstimator  # these two import this module
+    from penstock.rate.pid import PIDRateEstimator
+
+    if settings.estimator == "fit":
+        return FitRateEstimator(batch_interval_ms, settings.min_rate)
+    if settings.estimator == "pid":
+        return PIDRateEstimator(
+            batch_interval_ms,
+            settings.proportional,
+            settings.integral,
+            settings.derivative,
+            settings.min_rate,
+        )
+    return _imported(settings.estimator, settings_of(conf), batch_interval_ms)
+
+
+def _imported(path: str, conf: Conf, batch_interval_ms: int) -> RateEstimator:
+    module, _, name = path.rpartition(".")
+    try:
+        make: Any = getattr(importlib.import_module(module), name)
+        estimator = make(conf, batch_interval_ms)
+    except Exception as e:
+        raise _refused_estimator(path, "cannot be created") from e
+    if not isinstance(estimator, RateEstimator):
+        raise _refused_estimator(path, f"returns a {type(estimator).__name__}, not a RateEstimator")
+    return estimator
+
+
+def _refused_estimator(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"setting {_SETTING} is {path!r}, which {why}",
+        operation="create rate estimator",
+        ids={"setting": _SETTING},
+        hint="set pid, fit, or the import path of a callable that takes (conf, batch_interval_ms) "
+        "and returns a penstock.rate.RateEstimator",
+    )
+
+
+def positive(name: str, value: float) -> float:
+    """Return ``value`` if it is finite and above 0, else raise ConfigError."""
+    if not 0 < value < math.inf:  # NaN compares false
+        raise _refused(name, value, "a finite number above 0")
+    return value
+
+
+def non_negative(name: str, value: float) -> float:
+    """Return ``value`` if it is finite and not below 0, else raise ConfigError."""
+    if not 0 <= value < math.inf:
+        raise _refused(name, value, "a finite number of 0 or more")
+    return value
+
+
+def _refused(name: str, value: float, wanted: str) -> ConfigError:
+    return ConfigError(
+        f"{name} is {value!r}",
+        operation="set a rate parameter",
+        ids={"parameter": name},
+        hint=f"give {wanted}",
+    )

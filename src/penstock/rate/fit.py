@@ -31,10 +31,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from penstock.rate.checks import positive
 from penstock.rate.cost_learner import CostLearner
 from penstock.rate.cost_model import CostModel
-from penstock.rate.estimator import RateEstimator
+from penstock.rate.estimator import RateEstimator, positive
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ that has a limit, the state that its controller needs after a restart, and the b
 since the previous entry:
 
     {"clicks": {"controller": "{\"version\": 1, \"rate\": 900.0}",
-                "batches": [{"batch": 7, "endMs": 1795229815446, "records": 850, ...}]}}
+                "batches": [{"batch_id": 7, "limit": 900.0, "decision": {"rate": 900.0, ...}}]}}
 
 So the history needs no file of its own, is as durable as the batches, and is retired with them. It
 does not include batches that ended after the newest entry was written.
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from penstock.errors import LogFormatError
@@ -50,13 +50,7 @@ class KeptRates:
 
 def encode_rates(rates: Mapping[str, KeptRates]) -> str:
     """Return the text of an entry's rates, by input name."""
-    values = {
-        stream: {
-            "controller": kept.controller,
-            "batches": [_batch_values(batch) for batch in kept.batches],
-        }
-        for stream, kept in rates.items()
-    }
+    values = {stream: asdict(kept) for stream, kept in rates.items()}
     return json.dumps(values, separators=(",", ":"))
 
 
@@ -67,8 +61,8 @@ def decode_rates(text: str) -> dict[str, KeptRates]:
         LogFormatError: it is not a text of ``encode_rates``.
     """
     try:
-        return {stream: _kept(values) for stream, values in json.loads(text).items()}
-    except (AttributeError, KeyError, TypeError, ValueError) as e:
+        return {stream: _kept(**values) for stream, values in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError) as e:
         raise LogFormatError(
             f"the rates stored with a batch cannot be read: {text[:200]!r}",
             operation="read rates",
@@ -76,47 +70,18 @@ def decode_rates(text: str) -> dict[str, KeptRates]:
         ) from e
 
 
-def _batch_values(batch: EndedBatch) -> dict[str, Any]:
-    decision = batch.decision
-    return {
-        "batch": batch.batch_id,
-        "limit": batch.limit,
-        "endMs": decision.time_ms,
-        "records": decision.num_elements,
-        "processingMs": decision.processing_delay_ms,
-        "schedulingMs": decision.scheduling_delay_ms,
-        "estimate": decision.estimate,
-        "rate": decision.rate,
-        "why": decision.why,
-    }
-
-
-def _kept(values: Mapping[str, Any]) -> KeptRates:
-    controller = values["controller"]
+def _kept(controller: Any, batches: Any) -> KeptRates:
     if not (controller is None or isinstance(controller, str)):
         raise TypeError(f"controller is {controller!r}")
-    return KeptRates(controller, tuple(_batch(each) for each in values["batches"]))
+    return KeptRates(controller, tuple(_batch(**each) for each in batches))
 
 
-def _batch(values: Mapping[str, Any]) -> EndedBatch:
-    decision = RateDecision(
-        int(values["endMs"]),
-        int(values["records"]),
-        int(values["processingMs"]),
-        int(values["schedulingMs"]),
-        _number(values["estimate"]),
-        _rate(values["rate"]),
-        str(values["why"]),
-    )
-    return EndedBatch(int(values["batch"]), _number(values["limit"]), decision)
-
-
-def _rate(value: Any) -> float:
-    rate = float(value)
-    if not 0 < rate < math.inf:
-        raise ValueError(f"rate {value!r}")
-    return rate
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _batch(batch_id: Any, limit: Any, decision: Any) -> EndedBatch:
+    found = RateDecision(**decision)
+    *numbers, why = astuple(replace(found, estimate=found.estimate or 0))
+    numbers += [batch_id, limit or 0]
+    if not (isinstance(why, str) and all(isinstance(each, (int, float)) for each in numbers)):
+        raise TypeError(f"a value is of another type: {decision!r}")
+    if not 0 < found.rate < math.inf:
+        raise ValueError(f"the rate is {found.rate!r}")
+    return EndedBatch(batch_id, limit, found)

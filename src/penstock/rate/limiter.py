@@ -26,7 +26,7 @@ import threading
 
 from penstock.clock import Clock, SystemClock
 from penstock.errors import ConfigError
-from penstock.rate.checks import positive
+from penstock.rate.estimator import positive
 
 
 class RateLimiter:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from penstock.errors import ConfigError, LogFormatError, NotFoundError
 from penstock.model import check_name
-from penstock.rate.checks import positive
+from penstock.rate.estimator import positive
 from penstock.storage import Storage
 
 _VERSION = 1

@@ -18,8 +18,7 @@ import logging
 from typing import NamedTuple
 
 from penstock.logs import TRACE
-from penstock.rate.checks import non_negative, positive
-from penstock.rate.estimator import RateEstimator
+from penstock.rate.estimator import RateEstimator, non_negative, positive
 
 _log = logging.getLogger(__name__)
 

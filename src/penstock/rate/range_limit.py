@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from penstock.errors import ConfigError
 from penstock.model import Offsets
-from penstock.rate.checks import positive
+from penstock.rate.estimator import positive
 
 Lane = tuple[str, int]
 """A lane's name, and the index of a partition in it: lower ones are read first."""

@@ -19,12 +19,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from penstock.conf import StreamingSettings
-from penstock.driver.executors import has_executors
 from penstock.driver.feed import ReceiverFeed, named_receivers, receiver_settings, shared_format
-from penstock.driver.hadoop_location import hadoop_location
-from penstock.driver.shared_location import check_shared
+from penstock.driver.runner import status_of_run
+from penstock.driver.spark import check_shared, hadoop_location, has_executors
 from penstock.driver.tracker import ReceiverTracker
-from penstock.driver.watch import status_of_run
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.rate.input_rate import InputRate

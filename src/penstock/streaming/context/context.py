@@ -21,7 +21,7 @@ from penstock.conf import (
     settings_of,
     settings_without_effect,
 )
-from penstock.driver.hadoop_location import hadoop_location
+from penstock.driver.spark import hadoop_location
 from penstock.errors import ConfigError, StreamingError
 from penstock.model import check_name, shown
 from penstock.rate import RateEstimator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.errors import StreamingError
 from penstock.rate import RateOverride
-from penstock.rate.checks import positive
+from penstock.rate.estimator import positive
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.inputs.input import InputDStream
 

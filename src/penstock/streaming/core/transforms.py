@@ -15,8 +15,8 @@ from typing import Any
 
 from pyspark import RDD
 
-from penstock import records
 from penstock.errors import ConfigError
+from penstock.streaming.core import records
 
 
 def batch_time(time_ms: int) -> datetime:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from pyspark import SparkContext
 
 from penstock.clock import SteadyClock
-from penstock.driver.job_group import any_task_runs, begin_jobs, cancel_jobs
+from penstock.driver.spark import any_task_runs, begin_jobs, cancel_jobs
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
 from penstock.storage.patience import Patience
 from penstock.streaming.core.events import (

@@ -5,7 +5,7 @@
 
 The rate applies to one interval, whether or not ticks were merged into the batch: the size of a
 batch depends on how long batches may take. Receivers get the same rate, or a lower one while
-records wait in the journal (penstock.rate.receive_rate).
+records wait in the journal (penstock.rate.input_rate).
 
 The conf of the next offsets/N stores the state that a controller needs after a restart, and the
 rate's history (penstock.rate.history).

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from penstock.driver.watch import status_of_run
+from penstock.driver.runner import status_of_run
 from penstock.receivers import ReceiverTask, Status
 from penstock.streaming.core.events import (
     ReceiverInfo,

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.driver.hadoop_location import hadoop_location
+from penstock.driver.spark import hadoop_location
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.existing import open_existing

@@ -7,7 +7,7 @@ import os
 from pyspark import SparkConf, SparkContext
 
 from penstock.conf import CHECKPOINT_FILE_MANAGER
-from penstock.driver.hadoop_location import hadoop_location
+from penstock.driver.spark import hadoop_location
 from penstock.errors import CheckpointError
 from penstock.storage import local_root
 from penstock.storage.file_manager import OpenStorage, load_file_manager
