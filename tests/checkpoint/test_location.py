@@ -24,7 +24,7 @@ from penstock.errors import (
     StorageFullError,
 )
 from penstock.storage import Storage, open_storage
-from penstock.storage.names import temporary_name
+from penstock.storage.base import temporary_name
 from tests.storage.faulty_storage import FaultyStorage
 
 from .conftest import as_given, offsets_of

@@ -29,8 +29,8 @@ from penstock.journal import (
 from penstock.journal.epochs import claim_writer, seal_receiver
 from penstock.journal.layout import WriterId
 from penstock.storage import Storage, open_storage
+from penstock.storage.base import temporary_name
 from penstock.storage.local import LocalStorage
-from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
 from tests.journal.helpers import PATIENT, Acks, memory_stream, path_of, read_all, write_blocks
 from tests.storage.faulty_storage import FaultyStorage

@@ -71,9 +71,9 @@ def test_a_journal_that_others_can_write_gives_no_pickles(
     write_blocks(JournalStream.create(storage, "clicks", RecordFormat("pickle")), [["x"]])
     (tmp_path / "journal" / exposed).chmod(0o777)
 
-    with pytest.raises(ConfigError, match="can be written by other users"):
+    with pytest.raises(ConfigError, match="may be written by others"):
         JournalStream.open(storage, "clicks", allow_pickle=True)
-    with pytest.raises(ConfigError, match="can be written by other users"):
+    with pytest.raises(ConfigError, match="may be written by others"):
         JournalStream.create(storage, "clicks", RecordFormat("pickle"))
 
 
@@ -85,7 +85,7 @@ def test_a_block_that_others_could_have_written_is_not_unpickled(
     (block,) = (tmp_path / "journal").glob("clicks/r0-*/*0000.parquet")
     block.chmod(0o666)
 
-    with pytest.raises(ConfigError, match="can be written by other users"):
+    with pytest.raises(ConfigError, match="may be written by others"):
         list(read_records(stream, ALL))
 
     assert not (tmp_path / "ran").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from penstock.receivers.tail.follow import FollowOptions, Mark
@@ -58,11 +57,6 @@ class Receiver:
         position = json.loads(json.dumps(position_from_marks(marks)))
         files = RecordingHost().own_files()
         return [*by_path(MarkPositions(files, position, _fail).marks()).values()]
-
-    def restart_with(self, change: Callable[[Mark], Mark]) -> None:
-        """Stop, and start with other marks than those that were stored."""
-        self.stop()
-        self._marks = {path: [*map(change, marks)] for path, marks in self._marks.items()}
 
 
 def _fail(message: str, error: BaseException | None) -> None:

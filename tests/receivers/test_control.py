@@ -12,6 +12,7 @@ import pytest
 
 from penstock.errors import FencedError, LogFormatError, StorageError
 from penstock.journal import JournalStream, RecordFormat
+from penstock.patience import STORAGE_PATIENCE_S
 from penstock.receivers import (
     Command,
     SocketReceiver,
@@ -27,8 +28,7 @@ from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.supervisor.watch import Watch
 from penstock.receivers.task import ReceiverTask
 from penstock.storage import open_storage
-from penstock.storage.names import temporary_name
-from penstock.storage.patience import STORAGE_PATIENCE_S
+from penstock.storage.base import temporary_name
 from tests.journal.helpers import clear_memory, memory_stream
 from tests.journal.interleaving import interleave
 from tests.receivers.supervised import HASTY, newest_command

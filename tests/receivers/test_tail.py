@@ -14,8 +14,8 @@ import pytest
 from penstock.errors import ConfigError, FencedError, ReceiverError
 from penstock.receivers import TailReceiver
 from penstock.receivers.tail import follower, scan
-from penstock.receivers.tail.follow import Mark, Sibling
-from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.follow import FollowOptions, Mark, Sibling
+from penstock.receivers.tail.follower import Follower
 from penstock.receivers.tail.listing import siblings
 from penstock.receivers.tail.positions import (
     MarkPositions,
@@ -74,9 +74,8 @@ def lines_of_a_round(follower: Follower) -> list[str]:
     return [line for batch in follower.read_round() for line in batch["value"].to_pylist()]
 
 
-def id_of(path: Path) -> list[int]:
-    facts = path.stat()
-    return [facts.st_dev, facts.st_ino]
+def inode_of(path: Path) -> int:
+    return path.stat().st_ino
 
 
 def offsets(position: Any) -> dict[str, int]:
@@ -432,11 +431,11 @@ class TestReplacement:
         append(foreign, "not a log")
         # Marks of files that are gone, whose inodes the file system gave to other files since.
         position["files"] += [
-            {**position["files"][0], "path": str(tmp_path / "gone.log"), "id": id_of(missed)},
+            {**position["files"][0], "path": str(tmp_path / "gone.log"), "inode": inode_of(missed)},
             {
                 **position["files"][0],
                 "path": str(tmp_path / "empty.log"),
-                "id": id_of(foreign),
+                "inode": inode_of(foreign),
                 "offset": 0,
                 "crc": 0,
             },
@@ -459,7 +458,7 @@ class TestReplacement:
         rotate(log, 1)
         append(log, "second")
         # An older mark, of a file that was deleted before the log was created with its inode.
-        gone = {**position["files"][0], "path": str(tmp_path / "gone.log"), "id": id_of(log)}
+        gone = {**position["files"][0], "path": str(tmp_path / "gone.log"), "inode": inode_of(log)}
         position["files"].insert(0, gone)
         after = run_until(tail(log), 2, position, expect_errors=True)
         assert after.records == ["rest", "second"]
@@ -482,8 +481,8 @@ class TestReplacement:
         for copy, line in zip(copies[1:], ["third", "fourth", "fifth"], strict=True):
             copytruncate(log, copy, then=f"{line}\n")
         # The file system decides whether an inode is reused; so say that the last copy got it.
-        (mark,) = (each for each in position["files"] if each["id"] == id_of(copies[0]))
-        mark["id"] = id_of(copies[-1])
+        (mark,) = (each for each in position["files"] if each["inode"] == inode_of(copies[0]))
+        mark["inode"] = inode_of(copies[-1])
         copies[0].unlink()
         after = run_until(tail(log), 3, position, expect_errors=True)
         assert after.records == ["third", "fourth", "fifth"]

@@ -19,8 +19,8 @@ from penstock.errors import FencedError, PenstockError, ReceiverError, StorageEr
 from penstock.journal import CommitPolicy, JournalWriter
 from penstock.receivers.own_files import OwnFiles, StoredFiles
 from penstock.receivers.tail import positions
-from penstock.receivers.tail.follow import FileId, Mark
-from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.follow import NO_DEVICE, FileId, FollowOptions, Mark
+from penstock.receivers.tail.follower import Follower
 from penstock.receivers.tail.positions import MarkPositions, by_path, position_from_marks
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
@@ -38,7 +38,7 @@ def fail(message: str, error: BaseException | None) -> None:
 
 def mark(number: int, offset: int = 0) -> Mark:
     path = f"/var/log/app/instance-{number:05}/requests.log"
-    return Mark(path, FileId(66306, 10**7 + number), offset, 0x89ABCDEF, 1_700_000_000 * 10**9)
+    return Mark(path, FileId(NO_DEVICE, 10**7 + number), offset, 0x89ABCDEF, 1_700_000_000 * 10**9)
 
 
 def position_after(
@@ -154,7 +154,7 @@ class _CountedFiles:
         st.builds(
             Mark,
             path=st.text(min_size=1),
-            file_id=st.builds(FileId, st.integers(0, 2**64), st.integers(0, 2**64)),
+            file_id=st.builds(FileId, st.just(NO_DEVICE), st.integers(0, 2**64)),
             offset=st.integers(0, 2**62),
             crc=st.integers(0, 2**32 - 1),
             mtime_ns=st.integers(0, 2**62),
@@ -162,13 +162,13 @@ class _CountedFiles:
         max_size=5,
     )
 )
-def test_a_position_of_an_earlier_release_is_read(marks: list[Mark]) -> None:
+def test_a_position_tells_marks_as_they_were(marks: list[Mark]) -> None:
     position = json.loads(json.dumps(position_from_marks(marks)))
     found = MarkPositions(RecordingHost().own_files(), position, fail).marks()
     assert by_path(found) == by_path(marks)
 
 
-def test_a_position_of_an_earlier_release_is_continued() -> None:
+def test_a_position_of_many_marks_is_continued_with_a_copy() -> None:
     files = RecordingHost().own_files()
     marks = [mark(n) for n in range(300)]
     position = position_from_marks(marks)
@@ -189,7 +189,10 @@ def test_a_position_of_an_earlier_release_is_continued() -> None:
         {"version": 2, "files": []},
         {"version": 1},
         {"version": 1, "files": [{"path": "x"}]},
-        {"version": 1, "files": [{"path": "x", "id": [1], "offset": 1, "crc": 1, "mtime_ns": 1}]},
+        {
+            "version": 1,
+            "files": [{"path": "x", "inode": None, "offset": 1, "crc": 1, "mtime_ns": 1}],
+        },
     ],
 )
 def test_any_other_position_is_refused(position: object) -> None:

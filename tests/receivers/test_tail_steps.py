@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.receivers.tail.follow import Mark
-from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.follow import NO_DEVICE, FileId, FollowOptions, Mark
+from penstock.receivers.tail.follower import Follower
 from tests.receivers.log_writer import Copied, Dated, Holed, Linked, Log, Renamed
 
 TICK_NS = 4_000_000
@@ -37,20 +37,15 @@ class Receiver:
         if self._follower is not None:
             self._follower.close()
             self._follower = None
+        if self._marks is not None:  # a position tells no device
+            kept = self._marks.items()
+            self._marks = {path: [*map(without_device, marks)] for path, marks in kept}
 
     def has_mark_of(self, path: Path) -> bool:
         """Whether a durable position tells of what a path leads to now."""
         inode = path.stat().st_ino
         marks = (self._marks or {}).get(str(path), [])
         return any(mark.file_id.inode == inode and mark.offset for mark in marks)
-
-    def find_another_device(self) -> None:
-        """Be killed, and find the logs on a device with another number."""
-        self.kill()
-        for marks in (self._marks or {}).values():
-            for number, mark in enumerate(marks):
-                moved = mark.file_id._replace(device=mark.file_id.device + 1)
-                marks[number] = dataclasses.replace(mark, file_id=moved)
 
     def store_round(self, *, killed_after: int | None = None) -> None:
         """Look, and read and store once, or be killed after so many stores."""
@@ -65,6 +60,10 @@ class Receiver:
                 return
             self.stored += map(key_of, batch["value"].to_pylist())
             self._marks = {**(self._marks or {}), **self._follower.changes()}
+
+
+def without_device(mark: Mark) -> Mark:
+    return dataclasses.replace(mark, file_id=FileId(NO_DEVICE, mark.file_id.inode))
 
 
 def key_of(line: str) -> str:
@@ -132,7 +131,6 @@ def take_steps(
         lambda: chance.choice(logs).write_lines(chance.choice([1, 5, 20])): 9,
         lambda: rotate(chance.choice(logs), receiver): 4,
         receiver.kill: 2,
-        receiver.find_another_device: 1,
         lambda: receiver.store_round(killed_after=chance.choice([None, 0, 1, 2])): 4,
         lambda: delete_what_is_stored(tmp_path, chance, logs, receiver): 2,
     }

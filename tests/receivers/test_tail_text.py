@@ -1,4 +1,4 @@
-"""What a followed file holds beside lines of UTF-8: holes, marks of byte order, other encodings."""
+"""What a followed file holds beside lines of UTF-8: NULs, marks of byte order, other encodings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from penstock.receivers.tail.hole import read_written
 from tests.receivers.followed import Receiver, append
 
 MIB = 1 << 20
@@ -45,7 +44,7 @@ def copytruncate(path: Path, copy: Path) -> None:
     os.truncate(path, 0)
 
 
-# -- holes --
+# -- NULs --
 
 
 @pytest.mark.parametrize("size", [100, 5_000, 40 * MIB])
@@ -68,34 +67,6 @@ def test_lines_behind_a_hole_of_copytruncate(tmp_path: Path, size: int, is_down:
         found = receiver.new_lines()
         assert found == [f"before {number}"] * is_down + [f"after {number}", "more"]
     assert not [message for message in receiver.told if "lost" in message or "long" in message]
-
-
-@pytest.mark.parametrize("before", [0, 2, 1_000])
-@pytest.mark.parametrize("behind", [1, 1_000])
-@pytest.mark.parametrize("is_down", [False, True])
-def test_a_hole_that_is_filled_in_after_it_was_passed_over(
-    tmp_path: Path, before: int, behind: int, is_down: bool
-) -> None:
-    log, late = tmp_path / "app.log", b"written late\n"
-    log.write_bytes(b"line\n" * before + bytes(len(late)) + b"line\n" * behind)
-    receiver = Receiver(log)
-    assert len(receiver.new_lines()) == before + behind
-    if is_down:
-        receiver.stop()
-    with log.open("r+b") as file:
-        file.seek(5 * before)
-        file.write(late)
-    assert receiver.new_lines() == []
-    append(log, "next")
-    assert receiver.new_lines() == ["next"]
-    receiver.stop()
-    log.rename(tmp_path / "app.log.1")
-    append(log, "current")
-    assert receiver.new_lines() == ["current"]
-    assert receiver.told == []
-    receiver.stop()
-    log.write_bytes(b"rewritten\n" * 2_000)
-    assert len(receiver.new_lines()) == 2_000
 
 
 @pytest.mark.parametrize("reserved", [3_000, 20 * MIB])
@@ -152,49 +123,30 @@ def test_a_deleted_log_with_reserved_bytes_is_given_back(tmp_path: Path) -> None
     assert receiver.position() == []
 
 
-def test_a_hole_is_waited_for_before_it_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two threads that write at places which they reserved, the second one first."""
-    log, now = Writer(tmp_path / "app.log"), [100.0]
-    monkeypatch.setattr("penstock.receivers.tail.hole.time.monotonic", lambda: now[0])
-    receiver = Receiver(log.path, rotate_wait_ms=5_000)
-    log.skip(len("first\n"))
-    log.write("second")
-    now[0] += 4
-    assert receiver.new_lines() == []
-    now[0] += 4
-    with log.path.open("r+b") as other:
-        other.write(b"first\n")
-    assert receiver.new_lines() == ["first", "second"]
-    log.skip(len("never\n"))
-    log.write("third")
-    assert receiver.new_lines() == []
-    now[0] += 6
-    assert receiver.new_lines() == ["third"]
-
-
-def test_many_holes_are_waited_for_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nuls_before_a_line_are_no_part_of_it(tmp_path: Path) -> None:
     """A log that is written in blocks, each filled up with NULs."""
-    log, now = Writer(tmp_path / "app.log"), [100.0]
-    monkeypatch.setattr("penstock.receivers.tail.hole.time.monotonic", lambda: now[0])
+    log = Writer(tmp_path / "app.log")
     for number in range(500):
         log.write(f"block {number}")
         log.skip(100)
-    receiver = Receiver(log.path, rotate_wait_ms=5_000)
-    assert receiver.new_lines() == ["block 0"]
-    now[0] += 6
-    assert receiver.new_lines() == [f"block {number}" for number in range(1, 500)]
+    receiver = Receiver(log.path)
+    assert receiver.new_lines() == [f"block {number}" for number in range(500)]
+    receiver.stop()
+    log.write("next")
+    assert receiver.new_lines() == ["next"]
 
 
-def test_a_line_whose_end_is_in_a_hole_ends_there(tmp_path: Path) -> None:
+def test_a_line_that_is_cut_off_before_more_nuls_than_a_line_may_have_is_reported(
+    tmp_path: Path,
+) -> None:
     log = Writer(tmp_path / "app.log")
+    log.write("first")
     log.write("cut off", end="")
     log.skip(5 * MIB)
     log.write("next")
-    assert Receiver(log.path).new_lines() == ["cut off", "next"]
+    receiver = Receiver(log.path)
+    assert receiver.new_lines() == ["first"]
+    assert ["max_line_bytes" in message for message in receiver.told] == [True]
 
 
 def test_nuls_within_a_line_are_data(tmp_path: Path) -> None:
@@ -209,9 +161,13 @@ def test_what_is_written_during_a_read_is_no_hole(
     log, read = tmp_path / "app.log", os.pread
     log.write_bytes(b"written\nbehind\n\0\0")
     stale = [b"\0\0\0\0\0\0\0\0behind\n"]  # as seen by a read that began before the first line
-    monkeypatch.setattr(os, "pread", lambda *given: stale.pop() if stale else read(*given))
-    with log.open() as file:
-        assert read_written(file.fileno(), 100, 0) == (b"written\nbehind\n", True)
+
+    def pread(descriptor: int, count: int, position: int) -> bytes:
+        return stale.pop() if stale and count > MIB else read(descriptor, count, position)
+
+    monkeypatch.setattr(os, "pread", pread)
+    assert Receiver(log).new_lines() == ["written", "behind"]
+    assert not stale
 
 
 # -- byte order marks and other encodings --

@@ -13,8 +13,8 @@ import pytest
 
 from penstock.errors import AlreadyExistsError, ConfigError, NotFoundError, StorageError
 from penstock.storage import Entry
+from penstock.storage.base import temporary_name
 from penstock.storage.local import LocalStorage
-from penstock.storage.names import temporary_name
 from penstock.storage.syscalls import Syscalls
 
 

@@ -14,7 +14,7 @@ from penstock.errors import StorageError
 from penstock.storage import Storage
 from penstock.streaming import StreamingContext
 from penstock.streaming.context import context
-from penstock.streaming.recovery.private_files import open_location
+from penstock.streaming.recovery.location_storage import open_location
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.storage.faulty_storage import FaultyStorage, Operation

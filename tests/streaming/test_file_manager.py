@@ -16,7 +16,7 @@ from penstock.receivers import Receiver
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.streaming import StreamingContext
-from penstock.streaming.recovery.private_files import open_location
+from penstock.streaming.recovery.location_storage import open_location
 from penstock.testing import ManualClock
 from penstock.testing.stepper import Stepper
 from tests.storage.sqlite_files import SqliteFiles

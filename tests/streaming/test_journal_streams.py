@@ -313,5 +313,5 @@ def test_a_stream_of_pickles_is_refused_unless_it_is_asked_for(
     assert not ssc.journalStream("clicks", journal.url, allow_pickle=True).has_columns()
 
     (tmp_path / "pickles").chmod(0o777)
-    with pytest.raises(ConfigError, match="can be written by other users"):
+    with pytest.raises(ConfigError, match="may be written by others"):
         ssc.journalStream("clicks", journal.url, name="again", allow_pickle=True)

@@ -1,9 +1,8 @@
 """The folder of the UNIX sockets by which Spark talks to its Pythons.
 
 Whoever listens on such a socket in the place of Spark is obeyed: functions come that way. So
-the folder is one that no other user can replace, also when it is gone: not in ``/tmp``, where
-whoever cleans up may remove the folder of a program that lives long, and any user can create it
-again.
+no other user may write to the folder, nor to any above it: not in ``/tmp``, where whoever
+cleans up may remove the folder of a program that lives long, and any user can create it again.
 
 A process holds the lock of its folder. A killed one leaves its folder, which the next process
 removes: its lock is free, and it is older than a minute (a newer one may be about to be locked).
@@ -17,9 +16,11 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
+from pathlib import Path
 
+from penstock.errors import ConfigError
 from penstock.storage import posix
-from penstock.storage.trust import is_beyond_reach
+from penstock.storage.trust import check_trusted
 
 _PREFIX = "sockets-"
 _STARTING_S = 60.0
@@ -35,15 +36,16 @@ def socket_folder() -> str | None:
         return None
     try:
         os.makedirs(parent, 0o700, exist_ok=True)
-        if not is_beyond_reach(parent):
-            return None
+        parent = os.path.realpath(parent)
+        for folder in (parent, *Path(parent).parents):
+            check_trusted(str(folder))
         _remove_abandoned(parent)
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
         if len(folder) > _MOST_OF_PATH:
             os.rmdir(folder)
             return None
         posix.try_lock(os.open(folder, os.O_RDONLY))  # until the process ends
-    except OSError:  # a home that does not exist, is read-only, or has no locks
+    except (ConfigError, OSError):  # a home that does not exist, is read-only, or has no locks
         return None
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder

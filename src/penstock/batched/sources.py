@@ -17,7 +17,7 @@ from penstock.kafka.offsets import partition_name, split_name
 from penstock.kafka.reader import check_settings
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets, shown
-from penstock.storage.patience import Patience
+from penstock.patience import Patience
 
 _EARLIEST = ("earliest", "smallest", "beginning")
 _LATEST = ("latest", "largest", "end")

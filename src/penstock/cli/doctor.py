@@ -195,7 +195,7 @@ def _check_executors(master: str, url: str) -> CheckResult:
     """Run a task on each executor of a cluster that creates and reads files at a path."""
     from pyspark import SparkConf, SparkContext
 
-    from penstock.driver.spark import check_shared
+    from penstock.driver.shared_location import check_shared
 
     try:
         conf = SparkConf().setMaster(master).setAppName("penstock doctor")

@@ -25,12 +25,16 @@ appending, renaming.
 
 from __future__ import annotations
 
+import re
+import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.errors import ConfigError
-from penstock.storage.names import is_temporary
+
+# The leading dot also hides such files from Spark, which skips names that start with "." or "_".
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{16}\.tmp", re.DOTALL)
 
 
 class Entry(NamedTuple):
@@ -187,3 +191,14 @@ def check_path(path: str) -> str:
             hint="give parts joined by single slashes, none of them '.', '..' or with a null byte",
         )
     return path
+
+
+def temporary_name(name: str) -> str:
+    """Return a new hidden name for a file that will become ``name``."""
+    return f".{name}.{secrets.token_hex(8)}.tmp"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether ``name`` has the form of temporary_name; no file may be created under such a name."""
+    # Listings ask this for every name, so the usual answer comes without the pattern.
+    return name[:1] == "." and name[-4:] == ".tmp" and _TEMPORARY.fullmatch(name) is not None

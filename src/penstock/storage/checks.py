@@ -12,8 +12,7 @@ from penstock.errors import (
     StorageError,
     StorageFullError,
 )
-from penstock.storage.base import check_path
-from penstock.storage.names import is_temporary
+from penstock.storage.base import check_path, is_temporary
 
 _FULL = {
     errno.ENOSPC: ("no space is left", "free space there, then start again"),

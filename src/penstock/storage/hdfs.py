@@ -26,11 +26,9 @@ from hdfs_native import Client, WriteOptions
 
 from penstock.bounded_call import returns_in_time
 from penstock.errors import PenstockError, StorageError
+from penstock.patience import Patience
 from penstock.storage import checks
-from penstock.storage.base import Entry, FileInfo, Storage, check_path
-from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.patience import Patience
-from penstock.storage.permit import permitted
+from penstock.storage.base import Entry, FileInfo, Storage, check_path, is_temporary, temporary_name
 from penstock.storage.trust import check_trusted_owner
 from penstock.storage.urls import url_refusal
 
@@ -207,9 +205,8 @@ class HdfsStorage(Storage):
         """Return what a call of the client returns; raise OSError for whatever it raises."""
         answers: list[Any] = []
         try:
-            with permitted():
-                if returns_in_time(lambda: answers.append(call()), _CALL_S):
-                    return answers[0]
+            if returns_in_time(lambda: answers.append(call()), _CALL_S):
+                return answers[0]
         except RuntimeError as error:
             number = _meaning(str(error))[1]
             raise (OSError(number, str(error)) if number else OSError(str(error))) from error

@@ -3,7 +3,7 @@
 ``create`` implements the contract in these steps. A crash after any step leaves either nothing or
 the whole file, and an error at any step is raised before any caller can depend on the file:
 
-1. The folder and all folders above it are made durable (penstock.storage.folders).
+1. The folder and all folders above it are made durable (penstock.storage.syscalls).
 2. A temporary file beside the target is written in full, fsynced and closed. A failed fsync has
    discarded its data (Linux marks the pages clean), so it is never retried: the temporary file is
    removed and the error is raised.
@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import Any
 
 from penstock.errors import ConfigError
-from penstock.storage.base import Entry, FileInfo, Storage, check_path
+from penstock.storage.base import Entry, FileInfo, Storage, check_path, is_temporary, temporary_name
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -45,11 +45,8 @@ from penstock.storage.checks import (
     slice_bounds,
     storage_error,
 )
-from penstock.storage.folders import DurableFolders, sync_folder
-from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.permit import permitted
-from penstock.storage.syscalls import Syscalls
-from penstock.storage.trust import check_trusted_file, check_trusted_path
+from penstock.storage.syscalls import DurableFolders, Syscalls, sync_folder
+from penstock.storage.trust import check_trusted_file
 
 _log = logging.getLogger("penstock.CheckpointFileManager")
 _NO_FOLDER = (FileNotFoundError, NotADirectoryError)
@@ -132,8 +129,6 @@ class LocalStorage(Storage):
         modes = {"file_mode": 0o600, "folder_mode": 0o700} if private else {}
         self._syscalls = syscalls or Syscalls(sync=sync, **modes)
         self._folders = DurableFolders(root, self._syscalls)
-        self._trusted: set[str] = set()
-        """Folders that no other user can write to; of a private storage."""
         self.url = f"file://{root}"
 
     def create(self, path: str, data: Any, *, overwrite: bool = False) -> None:
@@ -162,7 +157,7 @@ class LocalStorage(Storage):
                 if not stat.S_ISREG(status.st_mode):
                     raise IsADirectoryError(errno.EISDIR, "not a file", path)
                 if self._private:
-                    self._check_trusted(target, status)
+                    check_trusted_file(target, status)
                 return self._read_exactly(fd, *slice_bounds(start, end, status.st_size))
             finally:
                 self._syscalls.close(fd)
@@ -177,12 +172,6 @@ class LocalStorage(Storage):
         with self._failures("list", folder):
             entries = self._scan_durably(folder)
             return sorted(e.name for e in entries if not is_temporary(e.name) and e.is_file())
-
-    def find(self, folder: str = "") -> Sequence[str]:
-        """See Storage.find."""
-        with self._failures("list", folder):
-            files = [entry for entry in self._scan_below(folder) if not is_temporary(entry.name)]
-        return sorted(os.path.relpath(entry.path, self._root) for entry in files)
 
     def walk(self, folder: str = "") -> Sequence[FileInfo]:
         """See Storage.walk."""
@@ -208,7 +197,7 @@ class LocalStorage(Storage):
         for path in paths:
             target = self._locate(path)
             folders[os.path.dirname(target)] = path
-            with self._failures("delete", path), suppress(*_NO_FOLDER), permitted():
+            with self._failures("delete", path), suppress(*_NO_FOLDER):
                 self._syscalls.unlink(target)
         for folder, path in folders.items():
             with self._failures("delete", path), suppress(*_NO_FOLDER):
@@ -260,14 +249,6 @@ class LocalStorage(Storage):
                         waiting.append(entry.path)
                     elif entry.is_file():  # else a FIFO, a device, a link to nothing
                         yield entry
-
-    def _check_trusted(self, path: str, status: os.stat_result) -> None:
-        """Refuse an open file that another user could have written or created."""
-        folder = os.path.dirname(path)
-        if folder not in self._trusted:
-            check_trusted_path(folder)
-            self._trusted.add(folder)
-        check_trusted_file(path, status)
 
     def _locate(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
@@ -325,11 +306,10 @@ class LocalStorage(Storage):
 
     def _give_name(self, temporary: str, target: str, overwrite: bool) -> None:
         try:
-            with permitted():
-                if overwrite:
-                    self._syscalls.replace(temporary, target)
-                    return
-                self._syscalls.link(temporary, target)
+            if overwrite:
+                self._syscalls.replace(temporary, target)
+                return
+            self._syscalls.link(temporary, target)
         except FileNotFoundError as error:
             raise _SweptError(*error.args) from error
         except FileExistsError as error:

@@ -8,6 +8,7 @@ own cache; so the cache is off.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,7 @@ import fsspec
 from fsspec.exceptions import FSTimeoutError
 
 from penstock.errors import AlreadyExistsError, ConfigError, PenstockError, StorageError
-from penstock.storage.base import Entry, FileInfo, Storage, check_path
-from penstock.storage.bulk_delete import bulk_delete
+from penstock.storage.base import Entry, FileInfo, Storage, check_path, is_temporary, temporary_name
 from penstock.storage.checks import (
     as_buffer,
     check_new_path,
@@ -30,8 +30,6 @@ from penstock.storage.checks import (
     slice_bounds,
     storage_error,
 )
-from penstock.storage.names import is_temporary, temporary_name
-from penstock.storage.permit import permitted
 from penstock.storage.protocols import EXCLUSIVE, REFUSED, Protocol
 from penstock.storage.urls import HDFS_SCHEMES
 
@@ -47,6 +45,8 @@ _CONFLICT_ATTEMPTS = 8
 _UPLOAD_S = 120.0
 _LEAST_BYTES_PER_S = 256 << 10
 """An upload fails if it takes longer than _UPLOAD_S and its size at this rate."""
+_MOST_OBJECTS = 1000
+"""S3 takes no more in one request to delete."""
 
 
 # What s3fs, gcsfs, adlfs and fsspec's memory call the time at which a file was written.
@@ -141,14 +141,14 @@ class FsspecStorage(Storage):
 
     def delete(self, path: str) -> None:
         """See Storage.delete."""
-        with self._failures("delete", path), suppress(FileNotFoundError), permitted():
+        with self._failures("delete", path), suppress(FileNotFoundError):
             self._files.rm_file(self._locate(path))
 
     def delete_all(self, paths: Sequence[str]) -> None:
         """See Storage.delete_all."""
         if len(paths) > 1:
-            with self._failures("delete", paths[0]), suppress(FileNotFoundError), permitted():
-                bulk_delete(self._files, [self._locate(path) for path in paths])
+            with self._failures("delete", paths[0]), suppress(FileNotFoundError):
+                _bulk_delete(self._files, [self._locate(path) for path in paths])
                 return
         # One file; or a driver stopped at one that is not there, and left the rest.
         super().delete_all(paths)
@@ -197,8 +197,7 @@ class FsspecStorage(Storage):
         options = {"timeout": limit_s} if self._files.async_impl else {}
         for attempt in range(1, _CONFLICT_ATTEMPTS + 1):
             try:
-                with permitted():
-                    self._files.pipe_file(location, content, mode=mode, **options)
+                self._files.pipe_file(location, content, mode=mode, **options)
             except FSTimeoutError as error:
                 raise OSError(f"the store did not answer within {limit_s:g} s") from error
             except OSError as error:
@@ -236,6 +235,35 @@ class FsspecStorage(Storage):
             "writers",
             "use a store that honours conditional writes (AWS S3, Google Cloud Storage, Azure, "
             "a current MinIO, Ceph or R2), or a newer version of the driver package",
+        )
+
+
+def _bulk_delete(files: Any, places: Sequence[str]) -> None:
+    """Delete files in few requests; S3 ignores those that are not there.
+
+    S3 answers with an error for each object that stays. Its driver drops them
+    (``S3FileSystem._bulk_delete``), so S3's request is made here. The other drivers raise.
+
+    Raises:
+        FileNotFoundError: a driver stopped at one that is not there.
+        Exception: of the driver; any of the files may be left.
+    """
+    if not hasattr(files, "call_s3"):
+        files.rm(list(places))
+        return
+    failed: list[dict[str, str]] = []
+    for start in range(0, len(places), _MOST_OBJECTS):
+        paths = [files.split_path(place) for place in places[start : start + _MOST_OBJECTS]]
+        wanted = {"Objects": [{"Key": key} for _, key, _ in paths], "Quiet": True}
+        answer = files.call_s3("delete_objects", Bucket=paths[0][0], Delete=wanted)
+        failed += answer.get("Errors", ())
+    if failed:
+        first = failed[0]
+        denied = first.get("Code") == "AccessDenied"
+        raise OSError(
+            errno.EACCES if denied else errno.EIO,
+            f"{len(failed)} of {len(places)} objects stay, the first of them {first.get('Key')}: "
+            f"{first.get('Code')}, {first.get('Message')}",
         )
 
 

@@ -21,7 +21,8 @@ from pyspark.sql import SparkSession
 from penstock.conf import StreamingSettings
 from penstock.driver.feed import ReceiverFeed, named_receivers, receiver_settings, shared_format
 from penstock.driver.runner import status_of_run
-from penstock.driver.spark import check_shared, hadoop_location, has_executors
+from penstock.driver.shared_location import check_shared
+from penstock.driver.spark import hadoop_location, has_executors
 from penstock.driver.tracker import ReceiverTracker
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, RecordFormat

@@ -23,8 +23,8 @@ from penstock.streaming.recovery.codec import (
     encode,
 )
 from penstock.streaming.recovery.files import get_checkpoint_files
+from penstock.streaming.recovery.location_storage import open_location
 from penstock.streaming.recovery.pickling import PickledGraph, pickle_graph
-from penstock.streaming.recovery.private_files import open_location
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.saved_conf import restored_settings, settings_to_save
 
@@ -260,7 +260,7 @@ def with_foreign_file(folder: Path, file: Path) -> str:
     if os.geteuid() != 0:
         pytest.skip("only root can give files away")
     os.chown(file, 12345, -1)
-    return "belongs to user 12345"
+    return "belongs to another user (owner 12345"
 
 
 @pytest.mark.parametrize("expose", [with_open_folder, with_open_file, with_foreign_file])

@@ -372,7 +372,7 @@ def test_a_location_that_others_can_write_is_refused_at_start(place: Place) -> N
     create = place.program("a")
     place.location.mkdir()
     place.location.chmod(0o777)
-    with pytest.raises(ConfigError, match="can be written by other users"):
+    with pytest.raises(ConfigError, match="may be written by others"):
         place.start(create)
     place.run(create, "program", ("a", "x"))
     assert place.seen("a") == {"a:x": 1}

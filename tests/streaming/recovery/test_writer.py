@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import StorageError
 from penstock.storage import Storage, open_storage
 from penstock.storage.local import LocalStorage
 from penstock.storage.syscalls import Syscalls
@@ -244,14 +245,13 @@ def test_stop_gives_up_on_a_storage_that_hangs(
     assert any(m.startswith("CheckpointWriter executor terminated? false") for m in caplog.messages)
     go_on.set()
     assert eventually(lambda: not writing.writer._thread.is_alive())
-    assert writing.names() == []  # neither by this attempt nor by another one
+    assert writing.names() == ["checkpoint-1000.bk"]  # the step that hung, and none after it
 
 
 @pytest.mark.parametrize("step", range(4))
-def test_what_a_run_gave_up_changes_nothing_of_the_next_one(
+def test_what_a_run_gave_up_ends_before_the_next_one_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
-    """Whichever it hangs before: one file's name, the other one's, or the deletion of the first."""
     monkeypatch.setattr(writer_module, "_PATIENCE_S", 0.05)
     calls = Syscalls()
     writing = Writing(LocalStorage(str(tmp_path), syscalls=calls))
@@ -269,8 +269,11 @@ def test_what_a_run_gave_up_changes_nothing_of_the_next_one(
     writing.submit(2000)
     assert hanging.wait(WAIT_S)
     writing.writer.stop()
+    for _ in range(2):
+        with pytest.raises(StorageError, match="of a stopped run of this process hangs"):
+            CheckpointWriter(writing.storage, "lz4")
     go_on.set()
     assert eventually(lambda: not writing.writer._thread.is_alive())
-    there = ["checkpoint-1000"] + ["checkpoint-2000"] * (step == 3)
-    there += ["checkpoint-2000.bk"] * (step > 0)
+    there = ["checkpoint-1000"] + ["checkpoint-2000"] * (step > 1) + ["checkpoint-2000.bk"]
     assert sorted(path.name for path in tmp_path.iterdir()) == there
+    CheckpointWriter(writing.storage, "lz4").stop()

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 from penstock.errors import FencedError, ReceiverError, StorageError, UnsharedPathError
+from penstock.patience import Patience
 from penstock.receivers.control import Command, control_folder, newest_run, read_command
 from penstock.receivers.supervisor.events import Event
 from penstock.receivers.supervisor.status import StatusReport
 from penstock.receivers.task import ReceiverTask
-from penstock.storage.patience import Patience
 
 
 class Watch:

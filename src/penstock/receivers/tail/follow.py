@@ -8,10 +8,10 @@ Invariants:
 
 1. A file is known by its content: the bytes before the mark's offset must be the stored ones, and
    their fingerprint grows with the file. So a reused inode or a rewritten file starts again at 0
-   instead of continuing in the middle. Holes among them may be written later.
-2. Device and inode say where to look for that content first, as names do not: they move when logs
-   rotate. Where another file has them, or none, the content is searched for (``is_same_file``):
-   devices get other numbers when they are attached again, and some file systems other inodes.
+   instead of continuing in the middle.
+2. The inode says where to look for that content, as names do not: they move when logs rotate. The
+   number of the device is no part of a position: volumes get another one when they are attached
+   again. It tells files apart while a process runs; a stored mark gets that of its file first.
 3. Content that left its name is searched for before it is abandoned: a renamed file by its inode, a
    copied one (copytruncate) by its fingerprint.
 4. A mark is dropped only when its file is gone, when the file could not be mistaken for a new one
@@ -46,8 +46,14 @@ class FollowOptions:
     max_line_bytes: int
 
 
+NO_DEVICE = -1
+
+
 class FileId(NamedTuple):
-    """What a file keeps when it is renamed; unique among the files that exist at one time."""
+    """What a file keeps when it is renamed; unique among the files that exist at one time.
+
+    The device is NO_DEVICE in a stored mark of which the file was not found yet.
+    """
 
     device: int
     inode: int
@@ -65,8 +71,6 @@ class Mark:
         mtime_ns: when it had been written to last, at the scan before its last read.
         name: the path by which a pattern names it, where links lead from there to ``path``.
         is_whole: whether it had been read to its end, and left alone, after it lost its name.
-        holes: from where to where no byte had been written, among those of the fingerprint. They
-            may be written later, and count as NULs.
     """
 
     path: str
@@ -76,7 +80,6 @@ class Mark:
     mtime_ns: int
     name: str = ""
     is_whole: bool = False
-    holes: tuple[tuple[int, int], ...] = ()
 
 
 class Glance(NamedTuple):
@@ -98,44 +101,6 @@ def fingerprint(head: bytes, tail: bytes) -> int:
     The first bytes alone would not tell apart files that begin with the same banner.
     """
     return zlib.crc32(tail, zlib.crc32(head))
-
-
-def holes(head: bytes, tail: bytes, offset: int) -> tuple[tuple[int, int], ...]:
-    """Return where NULs are among the bytes of a fingerprint; none where there is nothing else."""
-    windows = ((0, head), (offset - len(tail), tail))
-    if not (head + tail).strip(b"\0"):
-        return ()
-    found = {
-        (start + run.start(), start + run.end())
-        for start, window in windows
-        for run in _NULS.finditer(window)
-    }
-    return tuple(sorted(found))
-
-
-def as_stored(mark: Mark, head: bytes, tail: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes of a fingerprint, with NULs where there were holes as of a mark."""
-
-    def with_holes(window: bytes, start: int) -> bytes:
-        masked = bytearray(window)
-        for begin, end in mark.holes:
-            at = slice(max(0, begin - start), max(0, end - start))
-            masked[at] = bytes(len(masked[at]))
-        return bytes(masked)
-
-    return with_holes(head, 0), with_holes(tail, mark.offset - len(tail))
-
-
-def is_same_file(mark: Mark, file_id: FileId, path: str) -> bool:
-    """Whether a file that begins with the stored bytes of a mark, and has another id, is its file.
-
-    On another device the inode or the path confirms it. On the same one the path is that of a file
-    that was made since, which may begin with the same few lines as many do: so the fingerprint has
-    to have its full length.
-    """
-    if file_id.device != mark.file_id.device:
-        return file_id.inode == mark.file_id.inode or path == mark.path
-    return path == mark.path and mark.offset >= FINGERPRINT_BYTES
 
 
 class Place(Enum):
@@ -213,10 +178,10 @@ class Sibling(NamedTuple):
     mtime_ns: int
 
 
-_NULS = re.compile(rb"\0+")
-
 _NUMBER = re.compile(r"(?<=\.)\d{1,4}\Z")
 """A rotation's number at the end of a name; longer ones are dates."""
+
+_COMPRESSED = ("gz", "bz2", "xz", "zst")
 
 # What log writers and logrotate append: .1  -20240131  .2024-01-31T10-00-00  _3  .old
 _ROTATION = r"[._-](?:\d[\d._:T-]*|old|bak|prev)"
@@ -225,14 +190,19 @@ _ROTATION = r"[._-](?:\d[\d._:T-]*|old|bak|prev)"
 def is_rotated_name(base: str, name: str) -> bool:
     """Whether ``name`` is what ``base`` may be called after a rotation.
 
-    Both styles are known: ``app.log.1`` and ``app-2024-01-31.log``. Compressed files are not: they
-    cannot be read as text.
+    Both styles are known: ``app.log.1`` and ``app-2024-01-31.log``.
     """
     stem, dot, extension = base.rpartition(".")
     styles = [re.escape(base) + _ROTATION]
     if stem:
         styles.append(re.escape(stem) + _ROTATION + re.escape(dot + extension))
     return any(re.fullmatch(style, name) for style in styles)
+
+
+def is_compressed_name(base: str, name: str) -> bool:
+    """Whether ``name`` is what ``base`` may be called after a rotation with compression."""
+    stem, _, ending = name.rpartition(".")
+    return ending in _COMPRESSED and (stem == base or is_rotated_name(base, stem))
 
 
 def missed_rotations(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from dataclasses import replace
@@ -25,15 +26,11 @@ from penstock.receivers.tail.follow import (
     Glance,
     Mark,
     Place,
-    as_stored,
     fingerprint,
-    holes,
 )
-from penstock.receivers.tail.hole import Hole, before_hole, read_written
-from penstock.receivers.tail.open_files import OpenFiles
 
 _READ_BYTES = 4 * 1024 * 1024
-_EDITED_BYTES = 64 * 1024
+_NULS_BEFORE_LINES = re.compile(rb"^\0+", re.MULTILINE)
 
 
 def file_id(facts: os.stat_result) -> FileId:
@@ -54,6 +51,10 @@ class FollowedFile:
     is read as a whole. ``_searched`` remembers how much of it holds no line end, so a long line
     that grows slowly is searched once, not at every scan.
 
+    NULs before a line are no part of it: they are left by copytruncate where a program writes at
+    its own offset, and by crashes. Those with nothing behind them may be space that is reserved, so
+    the mark stays before them.
+
     Attributes:
         mark: how far the file is stored.
         place: where it was at the last scan; set by a scan.
@@ -63,9 +64,7 @@ class FollowedFile:
 
     Args:
         mark: where to read on.
-        options: a line longer than ``max_line_bytes`` stops the reading of this file, and a hole is
-            passed over after ``rotate_wait_ms``.
-        open_files: counts this one while it is open.
+        options: a line longer than ``max_line_bytes`` stops the reading of this file.
         begin_at_end: whether to move the mark behind the last line end when the file is opened.
     """
 
@@ -73,7 +72,6 @@ class FollowedFile:
         self,
         mark: Mark,
         options: FollowOptions,
-        open_files: OpenFiles,
         *,
         begin_at_end: bool = False,
     ) -> None:
@@ -81,8 +79,6 @@ class FollowedFile:
         self.place = Place.FOLLOWED
         self.idle_since_s = time.monotonic()
         self._max_line_bytes = options.max_line_bytes
-        self._hole = Hole(options.rotate_wait_ms)
-        self._open_files = open_files
         self._begin_at_end = begin_at_end
         self._descriptor: int | None = None
         self._reset()
@@ -94,6 +90,7 @@ class FollowedFile:
         self._is_text = False
         self._is_refused = False
         self._verified: tuple[int, int] | None = None
+        self._only_nuls: tuple[int, int, int] | None = None
         self._glance: Glance | None = None
         self.at_end = False
         self.is_stuck = False
@@ -103,11 +100,9 @@ class FollowedFile:
         if (path, name, False) != (self.mark.path, self.mark.name, self.mark.is_whole):
             self.mark = replace(self.mark, path=path, name=name, is_whole=False)
 
-    def move(self, found: FileId) -> None:
-        """Take note that the same content is in another file, to be read there from now on."""
-        self.close()
+    def identify(self, found: FileId) -> None:
+        """Take note which file the stored mark speaks of."""
         self.mark = replace(self.mark, file_id=found)
-        self._verified = None
 
     @property
     def is_read(self) -> bool:
@@ -132,15 +127,10 @@ class FollowedFile:
         """Open the file; return False when ``path`` is another file by now.
 
         Raises:
-            OSError: it cannot be opened; TooManyFilesError when others have to be closed first.
+            OSError: it cannot be opened.
         """
-        self._open_files.add()
-        try:
-            # Not blocking, should the path have become a FIFO since it was scanned.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError:
-            self._open_files.remove()
-            raise
+        # Not blocking, should the path have become a FIFO since it was scanned.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         self._descriptor = descriptor
         facts = os.fstat(descriptor)
         if file_id(facts) != self.mark.file_id or not stat.S_ISREG(facts.st_mode):
@@ -160,7 +150,6 @@ class FollowedFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-            self._open_files.remove()
 
     def facts(self) -> os.stat_result:
         """Return what the file system says of the open file."""
@@ -173,7 +162,7 @@ class FollowedFile:
             return False
         if self._verified == (facts.st_size, facts.st_mtime_ns):
             return True
-        head, tail = as_stored(self.mark, *self._window(self.mark.offset))
+        head, tail = self._window(self.mark.offset)
         if fingerprint(head, tail) != self.mark.crc:
             return False
         self._head, self._tail = head, tail
@@ -191,26 +180,10 @@ class FollowedFile:
         """Return the fingerprint of the bytes before ``offset``, as they are on disk now."""
         return fingerprint(*self._window(offset))
 
-    def repeats(self, earlier: FollowedFile) -> bool:
-        """Whether it holds the first or the last bytes that were stored of an earlier file.
-
-        The last ones are searched for where they were, and up to ``_EDITED_BYTES`` beside it.
-        """
-        if not self.is_open or not earlier.is_open or not earlier.mark.offset:
-            return False
-        offset = earlier.mark.offset
-        try:
-            head, tail = earlier._window(offset)
-            first, _ = self._window(offset)
-            around = os.pread(self._opened(), 2 * _EDITED_BYTES, max(0, offset - _EDITED_BYTES))
-        except OSError:
-            return False  # said when it is read
-        return first == head or tail in around
-
     def start_over(self, glance: Glance) -> None:
         """Take the file for a new one, to be read from 0, as of a scan."""
         self._reset()
-        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""), holes=())
+        self.mark = replace(self.mark, offset=0, crc=fingerprint(b"", b""))
         self.note_scan(glance)
 
     def note_scan(self, glance: Glance) -> None:
@@ -236,37 +209,45 @@ class FollowedFile:
             self._note_time(facts)
             return None
         self._check_text()
+        self._pass_nuls(facts)
         searched = self._searched
-        lines = self._next_lines()
+        lines = self._next_lines(facts)
         if lines or self._searched > searched:
             self.idle_since_s = time.monotonic()
         if not lines:
-            return self._pass_hole(facts)
+            self._note_time(facts)
+            return None
         if not self._is_continued():
             return None
         batch = self._split(lines)
         self._advance(lines, len(lines), facts)
         return batch
 
-    def _pass_hole(self, facts: os.stat_result) -> pa.RecordBatch | None:
-        """Move the mark behind bytes that nobody wrote, and return the line before them, if any."""
-        descriptor, offset = self._opened(), self.mark.offset
-        starts = (offset, offset + self._searched)
-        start = next((at for at in starts if os.pread(descriptor, 1, at) == b"\0"), None)
-        if start is None or not self._hole.was_left_alone(descriptor, start):
+    def _pass_nuls(self, facts: os.stat_result) -> None:
+        """Move the mark behind NULs that are where a line begins, if something is behind them."""
+        offset = self.mark.offset
+        if os.pread(self._opened(), 1, offset) != b"\0":
+            return
+        end = self._next_written(offset, facts)
+        if end is not None and self._is_continued():
+            self._advance(b"\0" * min(end - offset, FINGERPRINT_BYTES), end - offset, facts)
+
+    def _next_written(self, position: int, facts: os.stat_result) -> int | None:
+        """Return where the NULs from a position on end; None if nothing is written behind them."""
+        as_of = position, facts.st_size, facts.st_mtime_ns
+        if as_of == self._only_nuls:
             return None
-        end = self._hole.end(descriptor, facts)
-        if end is None:
-            self.at_end = self._hole.has_nothing_behind
-            self._note_time(facts)
-            return None
-        if not self._is_continued():
-            return None
-        line = os.pread(descriptor, start - offset, offset)
-        batch = self._split(line + b"\n") if line else None
-        hole = b"\0" * min(end - start, FINGERPRINT_BYTES)
-        self._advance(line + hole, end - offset, facts)
-        return batch or self.read()
+        while position < facts.st_size:
+            try:
+                position = os.lseek(self._opened(), position, os.SEEK_DATA)
+                chunk = os.pread(self._opened(), _READ_BYTES, position)
+            except OSError:  # ENXIO: no data behind this, as far as the file system knows
+                break
+            if written := chunk.lstrip(b"\0"):
+                return position + len(chunk) - len(written)
+            position += max(1, len(chunk))
+        self._only_nuls = as_of
+        return None
 
     def read_rest(self) -> pa.RecordBatch | None:
         """Return what follows the last line end as a line; for a file that grows no more."""
@@ -276,12 +257,13 @@ class FollowedFile:
         rest = os.pread(self._descriptor, self._searched, self.mark.offset)
         if rest.strip(b"\0") in (b"", BYTE_ORDER_MARK) or not self._is_continued():
             return None
-        batch = self._split(rest.lstrip(b"\0") + b"\n")
+        batch = self._split(rest + b"\n")
         self._advance(rest, len(rest), facts)
         return batch
 
     def _split(self, lines: bytes) -> pa.RecordBatch:
-        return split_lines(lines if self.mark.offset else lines.removeprefix(BYTE_ORDER_MARK))
+        lines = lines if self.mark.offset else lines.removeprefix(BYTE_ORDER_MARK)
+        return split_lines(_NULS_BEFORE_LINES.sub(b"", lines) if b"\0" in lines else lines)
 
     def _check_text(self) -> None:
         if self._is_text:
@@ -309,27 +291,42 @@ class FollowedFile:
             return facts.st_mtime_ns == self.mark.mtime_ns
         return facts.st_size >= seen.size and self.fingerprint_at(seen.size) == seen.crc
 
-    def _next_lines(self) -> bytes:
+    def _next_lines(self, facts: os.stat_result) -> bytes:
         """Return whole lines after the mark, at least one if there is one."""
-        descriptor, offset = self._opened(), self.mark.offset
+        offset = self.mark.offset
         while True:
-            chunk, has_nuls = read_written(descriptor, _READ_BYTES, offset + self._searched)
+            position = offset + self._searched
+            chunk = self._written(_READ_BYTES, position)
             end = chunk.rfind(b"\n") + 1
             if end:
                 break
+            if not chunk:
+                behind = self._next_written(position, facts)
+                if behind is None:
+                    self.at_end = True
+                    return b""
+                self._searched += behind - position
             self._searched += len(chunk)
             if self._searched > self._max_line_bytes:
                 self._stick()
-            if not chunk:
-                return b""
         if self._searched:
-            chunk, has_nuls = os.pread(descriptor, self._searched + end, offset), True
+            chunk = self._written(self._searched + end, offset)
             end = chunk.rfind(b"\n") + 1
-        lines = before_hole(chunk[:end]) if has_nuls else chunk[:end]
-        kept = complete_before_long_line(lines, self._max_line_bytes)
-        if lines and not kept:
+        kept = complete_before_long_line(chunk[:end], self._max_line_bytes)
+        if end and not kept:
             self._stick()
-        return lines[:kept]
+        return chunk[:kept]
+
+    def _written(self, count: int, position: int) -> bytes:
+        """Return what is written from a position on, without NULs at the end.
+
+        What one read sees as NULs before other bytes may have been written meanwhile. A second read
+        shows all that was written before the last byte that the first one saw.
+        """
+        data = os.pread(self._opened(), count, position)
+        if b"\0" not in data:
+            return data
+        return os.pread(self._opened(), len(data.rstrip(b"\0")), position)
 
     def _stick(self) -> None:
         self.is_stuck = True
@@ -345,7 +342,6 @@ class FollowedFile:
             crc=fingerprint(self._head, self._tail),
             mtime_ns=facts_before.st_mtime_ns,
             is_whole=False,
-            holes=holes(self._head, self._tail, self.mark.offset + size),
         )
 
     def _note_time(self, facts: os.stat_result) -> None:
@@ -362,9 +358,8 @@ class FollowedFile:
 
     def _skip_to_end(self, facts: os.stat_result) -> None:
         offset = self._after_last_line_end(facts.st_size)
-        self._head, self._tail = head, tail = self._window(offset)
-        crc = fingerprint(head, tail)
-        self.mark = replace(self.mark, offset=offset, crc=crc, holes=holes(head, tail, offset))
+        self._head, self._tail = self._window(offset)
+        self.mark = replace(self.mark, offset=offset, crc=fingerprint(self._head, self._tail))
 
     def _after_last_line_end(self, size: int) -> int:
         """Search backwards, so that a line under way is delivered as a whole, later."""

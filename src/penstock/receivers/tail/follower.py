@@ -20,14 +20,10 @@ from penstock.receivers.tail.follow import (
     decide_new,
     superseded,
 )
-from penstock.receivers.tail.followed_file import FollowedFile, file_id
+from penstock.receivers.tail.followed_file import FollowedFile
 from penstock.receivers.tail.listing import Found, expand, is_named
-from penstock.receivers.tail.open_files import OpenFiles
-from penstock.receivers.tail.positions import MarksByPath, by_path
-from penstock.receivers.tail.problems import Problems, Report
-from penstock.receivers.tail.scan import Scan
-
-__all__ = ["FollowOptions", "Follower"]
+from penstock.receivers.tail.positions import MarksByPath, by_path, position_from_marks
+from penstock.receivers.tail.scan import Problems, Report, Scan
 
 _log = logging.getLogger(__name__)
 
@@ -49,8 +45,8 @@ class Follower:
         self._options = options
         self._resumed = marks is not None
         self._first_scan = True
-        self._open_files = OpenFiles(spare_descriptors())
-        self._files = [FollowedFile(mark, options, self._open_files) for mark in marks or []]
+        self._most_open = spare_descriptors()
+        self._files = [FollowedFile(mark, options) for mark in marks or []]
         self._of_path: dict[str, list[FollowedFile]] = {}
         """The files of ``_files``, as of the last scan."""
         self._told: dict[str, list[Mark]] = by_path(marks or [])
@@ -90,8 +86,8 @@ class Follower:
             if self._first_scan:
                 found = self._settle(found)
                 self._leave_out_abandoned(found)
-            options, held = self._options, self._open_files
-            self._files = Scan(self._files, found, start, options, held, self._problems).take()
+            options, most = self._options, self._most_open
+            self._files = Scan(self._files, found, start, options, most, self._problems).take()
         except OSError as error:
             self._problems.tell("look", f"cannot look for files: {error}", error)
             return
@@ -105,8 +101,15 @@ class Follower:
         for file in self._files:
             self._of_path.setdefault(file.mark.path, []).append(file)
         self._told = {path: marks for path, marks in self._told.items() if marks}
-        paths = self._told.keys() | self._of_path.keys()
-        self._changed = {path for path in paths if self._marks_of(path) != self._told.get(path, [])}
+        self._changed.clear()
+        for path in self._told.keys() | self._of_path.keys():
+            now, told = self._marks_of(path), self._told.get(path, [])
+            if now == told:
+                continue
+            if position_from_marks(now) == position_from_marks(told):
+                self._told[path] = now  # the device became known
+            else:
+                self._changed.add(path)
 
     def read_round(self) -> Iterator[pa.RecordBatch]:
         """Read a bounded amount from each file in turn; at a yield, the marks are just behind it.
@@ -204,11 +207,11 @@ class Follower:
 
         A file to which a link led that a pattern names was not taken out: the link was switched.
         """
-        followed = {file.file_id for file in found}
+        followed = {file.file_id.inode for file in found}
         kept = []
         for file in self._files:
             mark = file.mark
-            is_asked_for = mark.file_id in followed or self._is_asked_for(mark)
+            is_asked_for = mark.file_id.inode in followed or self._is_asked_for(mark)
             unread = None if is_asked_for else _bytes_after(mark)
             if unread is None:
                 kept.append(file)
@@ -239,4 +242,4 @@ def _bytes_after(mark: Mark) -> int | None:
         facts = os.stat(mark.path)
     except OSError:
         return None
-    return max(0, facts.st_size - mark.offset) if file_id(facts) == mark.file_id else None
+    return max(0, facts.st_size - mark.offset) if facts.st_ino == mark.file_id.inode else None

@@ -42,20 +42,6 @@ def _is_matched(pattern: list[str], path: list[str]) -> bool:
     return bool(path) and fnmatch.fnmatchcase(first, pattern[0]) and _is_matched(pattern[1:], rest)
 
 
-def device_below(path: str) -> int:
-    """Return the device of the nearest directory above a path that exists.
-
-    Raises:
-        OSError: it cannot be looked at.
-    """
-    while True:
-        path = os.path.dirname(path)
-        try:
-            return os.stat(path).st_dev
-        except FileNotFoundError:
-            continue
-
-
 def expand(pattern: str, on_error: Callable[[str, OSError], None]) -> list[Found]:
     """Return the files that a path or glob names now, in the order of their names.
 

@@ -22,7 +22,8 @@ Positions and, behind a line with the CRC-32 of what follows in 8 hex digits, co
     {"version": 1, "files": [<mark>, ...]}
     {"version": 2, "copies": [<name>, ...], "files": [<mark>, ...], "gone": [<path>, ...]}
 
-"name", "whole" and "holes" of a mark (see ``Mark``) are there if they say something.
+"name" and "whole" of a mark (see ``Mark``) are there if they say something. The device of a file is
+not in it.
 Version 1 tells all marks, and is what copies hold and what a position is until there are many.
 """
 
@@ -42,8 +43,8 @@ from penstock.receivers.own_files import (
     numbered_name,
     read_json,
 )
-from penstock.receivers.tail.follow import FileId, Mark
-from penstock.receivers.tail.problems import Report
+from penstock.receivers.tail.follow import NO_DEVICE, FileId, Mark
+from penstock.receivers.tail.scan import Report
 
 _log = logging.getLogger(__name__)
 
@@ -236,13 +237,12 @@ def position_from_marks(marks: Iterable[Mark]) -> dict[str, Any]:
 def _to_json(mark: Mark) -> dict[str, Any]:
     return {
         "path": mark.path,
-        "id": list(mark.file_id),
+        "inode": mark.file_id.inode,
         "offset": mark.offset,
         "crc": mark.crc,
         "mtime_ns": mark.mtime_ns,
         **({"name": mark.name} if mark.name else {}),
         **({"whole": True} if mark.is_whole else {}),
-        **({"holes": [*map(list, mark.holes)]} if mark.holes else {}),
     }
 
 
@@ -259,13 +259,12 @@ def _parse(position: Any) -> tuple[dict[str, list[Mark]], list[str]]:
         marks = by_path(
             Mark(
                 path=str(file["path"]),
-                file_id=FileId(*map(int, file["id"])),
+                file_id=FileId(NO_DEVICE, int(file["inode"])),
                 offset=int(file["offset"]),
                 crc=int(file["crc"]),
                 mtime_ns=int(file["mtime_ns"]),
                 name=str(file.get("name", "")),
                 is_whole=bool(file.get("whole", False)),
-                holes=tuple((int(begin), int(end)) for begin, end in file.get("holes", ())),
             )
             for file in position["files"]
         )

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import ConfigError
 from penstock.receivers.lines import DEFAULT_MAX_LINE_BYTES, check_max_line_bytes
-from penstock.receivers.tail.follower import Follower, FollowOptions
+from penstock.receivers.tail.follow import FollowOptions
+from penstock.receivers.tail.follower import Follower
 from penstock.receivers.tail.positions import MarkPositions
 from penstock.receivers.threaded import ThreadedReceiver
 
@@ -26,7 +27,7 @@ _SCAN_SHARE = 10
 class TailReceiver(ThreadedReceiver):
     r"""Follows files and stores each line once, also across kills of this process.
 
-    The position (for each file: path, device, inode, offset, fingerprint) is stored with the lines,
+    The position (for each file: path, inode, offset, fingerprint) is stored with the lines,
     so the journal never has the one without the other. It tells of the files that match now and the
     last rotated ones, and does not grow with time. Of more than 100 files it holds those that
     changed lately; the others are in copies among the receiver's own files.
@@ -37,8 +38,8 @@ class TailReceiver(ThreadedReceiver):
     - Rotation by rename, also several at once and while the receiver was down: a renamed file is
       read to its end before its successor. It is searched for in the same directory under any name;
       files that came and went unseen are found by the usual names (``app.log.1``,
-      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``; compressed ones are not read,
-      but what one holds after the stored lines is reported).
+      ``app.log-20240131``, ``app-2024-01-31.log``, ``app.log.old``). Compressed ones are not read;
+      where one may hold lines that were not read, ``reportError`` names it.
       Numbers at the end of names tell their order, whatever the clock did; of other names the
       modification times do, so a clock that is set back may hide one. The last rotated file stays
       followed until the next rotation, for processes that reopen their log late.
@@ -49,27 +50,26 @@ class TailReceiver(ThreadedReceiver):
     - Deletion: a file that is followed is held open and read to its end.
     - Links: where one is switched, also while the receiver was down, the old target is read to its
       end and stays followed, and is not read again when the link is switched back.
-    - Volumes: a file is known by its content, so the device may have another number when it is
-      attached again, and one that was copied to another volume is read on. Where the directory is
-      absent or empty, on another device, what was followed there is waited for.
-    - Files that editors and rsync replace are other files: they are read from 0, and where they
-      have lines of the earlier one, which are stored again, this is reported once.
+    - Volumes: the device may have another number when it is attached again. It has to be attached
+      before the start: files that are not there are reported, and read from 0 when they are back.
+    - Files that editors and rsync replace are other files: they are read from 0.
 
     A line is stored once it ends in ``\n``; a last line without it when the file was renamed and
     left alone for ``rotate_wait_ms``, or deleted. A file that cannot be read, or whose next line is
     too long, is reported once, and the others are followed meanwhile.
 
-    No line begins with a NUL: that is a byte which nobody has written yet, in a file with reserved
-    space, or behind a copytruncate where the program writes without ``O_APPEND``. Reading waits
-    there, and goes on with later bytes after ``rotate_wait_ms``. A byte order mark of UTF-8 is not
-    part of the first line. Files in UTF-16 and compressed ones are reported by name, and not read.
+    NULs before a line are no part of it: a copytruncate leaves them where the program writes
+    without ``O_APPEND``. Those at the end of a file may be reserved space, so reading waits there;
+    what is written later in front of a line that was read is not read. A byte order mark of UTF-8
+    is not part of the first line. Files in UTF-16 and compressed ones are reported by name, and not
+    read.
 
     Each file is held open. Those for which the process has no descriptors are reported, and read
     when it has; a new file is seen a little later the more there are, some seconds with 10,000.
 
     A file is told from a rewritten one by the first and last 256 bytes before the offset, or all if
     there are fewer: content that is equal there and at least as long is taken for the same file.
-    Another inode on the same device is the same file only at the same path, with 256 equal bytes.
+    A file with another inode is another file.
 
     Args:
         paths: a path or glob, or several; local files. Relative ones are resolved here, not where

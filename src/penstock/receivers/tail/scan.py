@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from penstock.receivers.tail.follow import (
+    NO_DEVICE,
     Action,
     Decision,
     FileId,
@@ -19,15 +20,33 @@ from penstock.receivers.tail.follow import (
     Start,
     decide,
     fingerprint,
+    is_compressed_name,
     is_rotated_name,
-    is_same_file,
     missed_rotations,
 )
 from penstock.receivers.tail.followed_file import FollowedFile
-from penstock.receivers.tail.listing import Found, device_below, siblings
-from penstock.receivers.tail.open_files import OpenFiles, TooManyFilesError
-from penstock.receivers.tail.packed import LARGEST_PACKED_BYTES, is_packed_name, packed_size
-from penstock.receivers.tail.problems import Problems
+from penstock.receivers.tail.listing import Found, siblings
+
+Report = Callable[[str, BaseException | None], None]
+"""Takes a message and its cause, as ``Receiver.reportError`` does."""
+
+
+class Problems:
+    """Keeps a receiver that polls from reporting the same trouble at every poll."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self._open: set[Hashable] = set()
+
+    def tell(self, key: Hashable, message: str, error: BaseException | None = None) -> None:
+        """Report unless this key was told since it was last settled."""
+        if key not in self._open:
+            self._open.add(key)
+            self.report(message, error)
+
+    def settle(self, key: Hashable) -> None:
+        """Take note that this problem is over."""
+        self._open.discard(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +88,7 @@ class Scan:
         found: the files that the patterns match now, by real paths.
         start: where to begin in a matched file without a mark.
         options: for the files that are new.
-        open_files: counts open files.
+        most_open: how many files may be open.
         problems: reports problems.
     """
 
@@ -79,14 +98,15 @@ class Scan:
         found: Iterable[Found],
         start: Start,
         options: FollowOptions,
-        open_files: OpenFiles,
+        most_open: int,
         problems: Problems,
     ) -> None:
         self._files = files
         self._found = {file.file_id: file for file in found}
         self._start = start
         self._options = options
-        self._open_files = open_files
+        self._most_open = most_open
+        self._spare = most_open - sum(file.is_open for file in files)
         self._unopened = 0
         self._problems = problems
         self._marked: set[FileId] = set()
@@ -117,13 +137,11 @@ class Scan:
         # may lack the copy.
         self._listings.clear()
         cases = [self._decide(each) for each in seen]
-        seen_at = {each.file.mark.path: each for each in seen}
         followed = [file for case in cases for file in self._apply(case)]
         for found in self._found.values():
             if found.file_id not in self._marked:
                 mark = _new_mark(found.path, found, found.name)
                 followed.append(self._begin(mark, found.path, self._start))
-                self._tell_replaced(followed[-1], seen_at.get(found.path))
         self._tell_unopened()
         # What has a path now is the newest there, also where an older mark led to it: that of a
         # deleted file, whose inode it got, or of a file that was renamed to this path.
@@ -132,62 +150,26 @@ class Scan:
     # Identity: which files the marks speak of.
 
     def _identify(self) -> None:
-        """Give marks whose device and inode lead to other bytes, or to none, those of the file."""
-        lost = [file for file in self._files if not self._has_its_id(file)]
-        if not lost:
-            return
-        taken = {file.mark.file_id for file in self._files} - {file.mark.file_id for file in lost}
-        for find in (self._same_inode, self._same_path):
-            for file in lost:
-                found = find(file.mark, taken)
-                if found is not None:
-                    taken.add(found)
-                    file.move(found)
-            lost = [file for file in lost if file.mark.file_id not in taken]
-
-    def _has_its_id(self, file: FollowedFile) -> bool:
-        mark = file.mark
-        if file.is_open:  # while we hold it, its volume may have been detached and attached again
-            now = self._at_path.get(mark.path)
-            return now is None or not _is_moved(mark, now)
-        holder = self._holder(mark)
-        return holder is not None and self._begins_as(mark, holder)
-
-    def _same_inode(self, mark: Mark, taken: set[FileId]) -> FileId | None:
-        for file in self._with_inode(mark):
-            if _is_moved(mark, file) and self._is_file_of(mark, file, taken):
-                return file.file_id
-        return None
-
-    def _same_path(self, mark: Mark, taken: set[FileId]) -> FileId | None:
-        file = self._at_path.get(mark.path)
-        is_newest = self._of_path[mark.path][-1].mark is mark
-        if file is None or not is_newest or not self._is_file_of(mark, file, taken):
-            return None
-        for rotated in self._siblings(mark.path, rotated_only=True):
-            if rotated.file_id not in taken and self._begins_as(mark, rotated):
-                return None  # two begin alike: the older one is searched for (``_find_copy``)
-        if file.file_id.device == mark.file_id.device:
-            self._problems.tell(
-                ("replaced", mark.path),
-                f"{mark.path} is another file than before, by its inode, and begins with the "
-                f"{mark.offset} bytes that are stored: it is read on from there",
-            )
-        return file.file_id
-
-    def _is_file_of(self, mark: Mark, file: Found | Sibling, taken: set[FileId]) -> bool:
-        return (
-            file.file_id not in taken
-            and is_same_file(mark, file.file_id, file.path)
-            and self._begins_as(mark, file)
-        )
+        """Find the files of stored marks: by inode, and by path or else by content."""
+        unknown = [file for file in self._files if file.mark.file_id.device == NO_DEVICE]
+        taken = {file.mark.file_id for file in self._files}
+        for same_path in (True, False):
+            for file in unknown:
+                mark = file.mark
+                for found in self._with_inode(mark) if mark.file_id.device == NO_DEVICE else ():
+                    if found.file_id not in taken and (
+                        found.path == mark.path if same_path else self._begins_as(mark, found)
+                    ):
+                        taken.add(found.file_id)
+                        file.identify(found.file_id)
+                        break
 
     @cached_property
     def _found_inodes(self) -> dict[int, list[Found | Sibling]]:
         return _by_inode(self._found.values())
 
     def _holder(self, mark: Mark) -> Found | Sibling | None:
-        """Return the file that has the device and inode of a mark, where it could be."""
+        """Return the file that a mark speaks of, where it could be."""
         same = (file for file in self._with_inode(mark) if file.file_id == mark.file_id)
         return next(same, None)
 
@@ -239,8 +221,6 @@ class Scan:
         if seen.place is Place.MISSING or seen.intact is not None:
             copy = None if seen.intact else self._find_copy(file.mark)
             decision = decide(seen.place, intact=bool(seen.intact), copied=copy is not None)
-        if seen.place is Place.MISSING and copy is None and self._is_detached(file.mark):
-            decision = None
         missed = []
         if self._of_path[file.mark.path][-1] is file and self._may_have_successors(seen):
             stood_in = file.mark if copy is None else replace(file.mark, file_id=copy.file_id)
@@ -266,23 +246,6 @@ class Scan:
         beside = self._siblings(mark.path, rotated_only=False)
         return [s for s in beside if s.path == mark.path and s.file_id not in self._known]
 
-    def _is_detached(self, mark: Mark) -> bool:
-        """Whether the volume of a mark's file is not there: it may be attached later, or again."""
-        directory = os.path.dirname(mark.path)
-        is_detached = (
-            not self._siblings(mark.path, rotated_only=False)
-            and device_below(mark.path) != mark.file_id.device
-        )
-        if is_detached:
-            self._problems.tell(
-                ("detached", directory),
-                f"{directory} is not there, or is empty, and is not on the device that it was on: "
-                f"waits for the files that were followed there, as {mark.path}",
-            )
-        else:
-            self._problems.settle(("detached", directory))
-        return is_detached
-
     def _is_copy_of(self, sibling: Sibling, seen: _Seen) -> bool:
         """Whether the sibling is a copy, complete or not, of what the file itself still holds.
 
@@ -295,7 +258,7 @@ class Scan:
             return False
         size = sibling.size
         crc = seen.file.fingerprint_at(size)
-        held = replace(seen.file.mark, offset=size, crc=crc, holes=())
+        held = replace(seen.file.mark, offset=size, crc=crc)
         return self._begins_as(held, sibling)
 
     def _find_copy(self, mark: Mark) -> Sibling | None:
@@ -314,9 +277,9 @@ class Scan:
 
     def _begins_as(self, mark: Mark, sibling: Found | Sibling) -> bool:
         mark = replace(mark, file_id=sibling.file_id)
-        file = FollowedFile(mark, self._options, OpenFiles(1))  # for a moment only
+        file = FollowedFile(mark, self._options)
         try:
-            return self._open(file, sibling.path) and file.is_intact()
+            return self._try_open(file, sibling.path) and file.is_intact()
         finally:
             file.close()
 
@@ -378,18 +341,23 @@ class Scan:
 
     def _begin(self, mark: Mark, path: str, start: Start = Start.BEGINNING) -> FollowedFile:
         at_end = start is Start.END
-        file = FollowedFile(mark, self._options, self._open_files, begin_at_end=at_end)
+        file = FollowedFile(mark, self._options, begin_at_end=at_end)
         self._open(file, path)  # if this fails, the next scans try again
         return file
 
     def _open(self, file: FollowedFile, path: str) -> bool:
+        if self._spare <= 0:
+            self._unopened += 1
+            return False
+        opened = self._try_open(file, path)
+        self._spare -= opened
+        return opened
+
+    def _try_open(self, file: FollowedFile, path: str) -> bool:
         try:
             opened = file.open(path)
         except FileNotFoundError:
             return False  # renamed since it was listed: the next scan finds it by its inode
-        except TooManyFilesError:
-            self._unopened += 1
-            return False
         except OSError as error:
             self._problems.tell(("open", path), f"cannot open {path}: {error}", error)
             return False
@@ -402,75 +370,41 @@ class Scan:
             return
         self._problems.tell(
             "unopened",
-            f"{self._unopened} files are not read: this process may hold {self._open_files.most} "
+            f"{self._unopened} files are not read: this process may hold {self._most_open} "
             "open beside the journal's; raise its limit (ulimit -n, LimitNOFILE=) and restart it, "
             "or follow fewer files",
         )
 
-    def _find_packed(self, mark: Mark) -> tuple[str, int] | None:
-        """Return the compressed file that begins with what is stored, and its size unpacked."""
-        base = os.path.basename(mark.path)
-        try:
-            beside = self._siblings(mark.path, rotated_only=False)
-        except OSError:
-            return None
-        for file in sorted(beside, key=lambda file: file.mtime_ns):
-            if (
-                is_packed_name(base, file.name)
-                and file.size <= LARGEST_PACKED_BYTES
-                and file.mtime_ns // 10**9 >= mark.mtime_ns // 10**9
-                and (size := packed_size(file.path, mark)) is not None
-            ):
-                return file.path, size
-        return None
-
     def _tell_lost(self, seen: _Seen) -> None:
         mark = seen.file.mark
-        packed = self._find_packed(mark)
-        if packed is not None:
-            path, size = packed
-            if size > mark.offset:
-                self._problems.report(
-                    f"{mark.path} was rotated and compressed before it was read to its end: the "
-                    f"{size - mark.offset} bytes after byte {mark.offset} are in {path}, which is "
-                    "not read. Have the last rotated file left uncompressed (delaycompress)",
-                    None,
-                )
-            return
         what = "is gone, and "
         rest = (
             f"no copy of it was found: lines after byte {mark.offset} that were not read yet, "
-            "if there were any, are lost"
+            "if there were any, are "
         )
+        compressed = self._compressed_since(mark)
+        rest += "lost" if compressed is None else f"in {compressed} at most, which is not read"
         if seen.place is Place.FOLLOWED:
             what = "was truncated or rewritten, and is read from its beginning; "
             if seen.file.is_read:
                 rest = f"it was read to its end, byte {mark.offset}, when last looked at"
         elif mark.path in self._at_path:
             rest += "; the file that has its path now is read from its beginning"
+        if compressed is not None:
+            rest += ". Have the last rotated file left uncompressed (delaycompress)"
         self._problems.report(f"{mark.path} (inode {mark.file_id.inode}) {what}{rest}", None)
 
-    def _is_rotated(self, seen: _Seen) -> bool:
-        """Whether a file has its name still, or that of a rotated one; no backup of an editor."""
-        if seen.place is not Place.RENAMED:
-            return seen.place is Place.FOLLOWED
-        mark = seen.file.mark
+    def _compressed_since(self, mark: Mark) -> str | None:
+        """Return the oldest compressed file that a mark's file may have become."""
+        base = os.path.basename(mark.path)
         try:
-            rotated = self._siblings(mark.path, rotated_only=True)
+            beside = self._siblings(mark.path, rotated_only=False)
         except OSError:
-            return True
-        return any(sibling.file_id == mark.file_id for sibling in rotated)
-
-    def _tell_replaced(self, file: FollowedFile, before: _Seen | None) -> None:
-        """Report that lines are read again, where a file was replaced by an edited or grown one."""
-        if before is None or not file.repeats(before.file) or self._is_rotated(before):
-            return
-        self._problems.tell(
-            ("replaced", file.mark.path),
-            f"{file.mark.path} was replaced by another file with some of its lines, as editors and "
-            "rsync do: that one is read from its beginning, so lines are stored again. Have lines "
-            "appended (rsync --append), or the file copied under another name",
-        )
+            return None
+        since_s = mark.mtime_ns // 10**9  # compressors keep the time, some without its fraction
+        found = [s for s in beside if is_compressed_name(base, s.name)]
+        found = [s for s in found if s.mtime_ns // 10**9 >= since_s]
+        return min(found, key=lambda s: (s.mtime_ns, s.name)).path if found else None
 
 
 def _any_name(_name: str) -> bool:
@@ -483,10 +417,6 @@ def _new_mark(path: str, file: Found | Sibling, name: str) -> Mark:
 
 def _mark_of_copy(mark: Mark, copy: Sibling) -> Mark:
     return replace(mark, file_id=copy.file_id, mtime_ns=copy.mtime_ns, is_whole=False)
-
-
-def _is_moved(mark: Mark, file: Found | Sibling) -> bool:
-    return file.file_id.inode == mark.file_id.inode and file.file_id.device != mark.file_id.device
 
 
 def _by_inode(files: Iterable[Found | Sibling]) -> dict[int, list[Found | Sibling]]:

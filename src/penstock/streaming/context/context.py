@@ -26,7 +26,6 @@ from penstock.errors import ConfigError, StreamingError
 from penstock.model import check_name, shown
 from penstock.rate import RateEstimator
 from penstock.shutdown import Shutdown
-from penstock.storage.file_manager import load_file_manager
 from penstock.streaming.context.life_cycle import LifeCycle, State
 from penstock.streaming.context.rate_control import RateControl
 from penstock.streaming.context.run_location import RunLocation, configured_location
@@ -36,7 +35,7 @@ from penstock.streaming.engine.engine import Engine
 from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.inputs.sources import StreamSources
 from penstock.streaming.recovery.checkpoint import Checkpoint
-from penstock.streaming.recovery.private_files import open_location
+from penstock.streaming.recovery.location_storage import load_file_manager, open_location
 from penstock.streaming.recovery.recreate import (
     find_checkpoint,
     require_checkpoint,

@@ -24,8 +24,7 @@ from penstock.checkpoint.rollback import START_ELSEWHERE
 from penstock.errors import CheckpointError, ConfigError, StorageError, StreamingError
 from penstock.storage import Storage, open_storage
 from penstock.storage.checks import storage_error
-from penstock.storage.folders import sync_folder
-from penstock.storage.syscalls import Syscalls
+from penstock.storage.syscalls import Syscalls, sync_folder
 from penstock.storage.trust import check_trusted
 
 _log = logging.getLogger(__name__)

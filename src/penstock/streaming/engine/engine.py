@@ -19,7 +19,8 @@ from penstock.checkpoint.used_sinks import note_sink_of, outputs_with_sinks
 from penstock.clock import Clock, SteadyClock
 from penstock.conf import StreamingSettings, check_exactly_once
 from penstock.driver.feed import receiver_settings
-from penstock.driver.spark import check_shared, has_executors
+from penstock.driver.shared_location import check_shared
+from penstock.driver.spark import has_executors
 from penstock.driver.tracker import ReceiverTracker
 from penstock.errors import ReceiverError, RecoveryMismatchError
 from penstock.rate import RATES_KEY, RateOverride, RateOverrides

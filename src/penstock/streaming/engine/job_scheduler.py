@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from penstock.clock import SteadyClock
 from penstock.driver.spark import any_task_runs, begin_jobs, cancel_jobs
 from penstock.errors import ConcurrentDriverError, PenstockError, StorageError, printable
-from penstock.storage.patience import Patience
+from penstock.patience import Patience
 from penstock.streaming.core.events import (
     StreamingListenerBatchCompleted,
     StreamingListenerBatchStarted,

@@ -33,8 +33,8 @@ from penstock.kafka.reader import Decode, check_settings
 from penstock.kafka.tasks import ReadColumns, ReadRecords
 from penstock.kafka.topics import Subscription, Topics
 from penstock.model import Offsets, shown
+from penstock.patience import Patience
 from penstock.rate import Carry, RangeLimits, cut_range
-from penstock.storage.patience import Patience
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.inputs.refused import BadRecords, RefusedRecords

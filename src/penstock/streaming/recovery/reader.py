@@ -11,10 +11,7 @@ from penstock.errors import CheckpointError
 from penstock.storage import Storage
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import get_checkpoint_files
-from penstock.streaming.recovery.private_files import (
-    check_private_file,
-    check_private_folder,
-)
+from penstock.streaming.recovery.location_storage import check_unpickled
 
 _log = logging.getLogger(__name__)
 
@@ -39,10 +36,9 @@ class CheckpointReader:
         if not names:
             return None
         _log.info("Checkpoint files found: %s", ",".join(map(self._storage.uri, names)))
-        check_private_folder(self._storage.url)
         newest_error: Exception | None = None
         for name in names:
-            check_private_file(self._storage, name)
+            check_unpickled(self._storage.uri(name))
             try:
                 return self._load(name)
             except Exception as error:  # unpickling raises any error of the program's modules

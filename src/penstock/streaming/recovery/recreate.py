@@ -10,9 +10,12 @@ from penstock.conf import CHECKPOINT_FILE_MANAGER
 from penstock.driver.spark import hadoop_location
 from penstock.errors import CheckpointError
 from penstock.storage import local_root
-from penstock.storage.file_manager import OpenStorage, load_file_manager
 from penstock.streaming.recovery.checkpoint import Checkpoint
-from penstock.streaming.recovery.private_files import open_location
+from penstock.streaming.recovery.location_storage import (
+    OpenStorage,
+    load_file_manager,
+    open_location,
+)
 from penstock.streaming.recovery.reader import CheckpointReader
 from penstock.streaming.recovery.saved_conf import ConfPairs, restored_settings
 

@@ -37,8 +37,8 @@ from penstock.storage import Storage
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.codec import codec_from_conf
 from penstock.streaming.recovery.files import get_checkpoint_files, remove_checkpoint_files
+from penstock.streaming.recovery.location_storage import check_unpickled
 from penstock.streaming.recovery.pickling import pickle_graph
-from penstock.streaming.recovery.private_files import check_private_folder
 from penstock.streaming.recovery.saved_conf import settings_to_save
 from penstock.streaming.recovery.writer import CheckpointWriter
 
@@ -177,7 +177,7 @@ def keep_graph(
         ConfigError: an object in the graph cannot be pickled (the error names it), other users can
             write to the location, or a setting is invalid.
     """
-    check_private_folder(directory)
+    check_unpickled(directory)
     graph.is_kept = True
     conf = sc.getConf().getAll()
     template = Checkpoint(

@@ -6,8 +6,8 @@ Invariants:
    newest complete write, or newer. After a kill at any step, a reader finds it.
 2. A reader finds the file that was written last: a batch that is done after newer ones were planned
    writes under the newest time.
-3. When ``stop`` has given a write up, it changes no file any more (storage.permit): the next run,
-   which may have begun, finds what it wrote itself.
+3. When ``stop`` has given a write up, no further step of it begins. The step that hangs may still
+   change a file: until it has ended, no other writer of this process begins at the location.
 4. No error of pickling, the codec or the storage ends the thread: the graph is the same in every
    checkpoint, so a failed write only waits for the next one.
 
@@ -25,8 +25,8 @@ import logging
 import threading
 import time
 
+from penstock.errors import StorageError
 from penstock.storage import Storage
-from penstock.storage.permit import Permit, check_permitted
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import CheckpointFile, get_checkpoint_files
 
@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 _MAX_ATTEMPTS = 3
 _MAX_FILES = 10
 _PATIENCE_S = 10.0
-_LAST_STEP_S = 1.0
+_hanging: dict[str, threading.Thread] = {}
+"""The threads that ``stop`` gave up, by location."""
 
 
 class CheckpointWriter:
@@ -50,16 +51,17 @@ class CheckpointWriter:
             write.
 
     Raises:
-        StorageError: the location cannot be listed.
+        StorageError: the location cannot be listed, or a write of an earlier run hangs.
     """
 
     def __init__(self, storage: Storage, codec: str, *, replaces: bool = False) -> None:
+        _check_none_hangs(storage)
+        self._url = storage.url
         self._handler = CheckpointWriteHandler(storage, codec, replaces=replaces)
         self._changed = threading.Condition()
         self._waiting: Checkpoint | None = None
         self._writing = False
         self._stopped = False
-        self._permit = Permit()
         # A daemon: a storage that hangs does not keep the process alive.
         self._thread = threading.Thread(
             target=self._run, name="penstock-checkpoint-writer", daemon=True
@@ -97,7 +99,8 @@ class CheckpointWriter:
         self._thread.join(_PATIENCE_S)
         terminated = not self._thread.is_alive()
         self._handler.stopped = True
-        self._permit.take_back(_LAST_STEP_S)
+        if not terminated:
+            _hanging[self._url] = self._thread
         _log.info(
             "CheckpointWriter executor terminated? %s, waited for %d ms.",
             str(terminated).lower(),
@@ -105,9 +108,8 @@ class CheckpointWriter:
         )
 
     def _run(self) -> None:
-        with self._permit.held():
-            while (checkpoint := self._take()) is not None:
-                self._handler.run(checkpoint)
+        while (checkpoint := self._take()) is not None:
+            self._handler.run(checkpoint)
 
     def _take(self) -> Checkpoint | None:
         """Wait for a checkpoint and return it; None when the writer is stopped."""
@@ -118,6 +120,18 @@ class CheckpointWriter:
             checkpoint, self._waiting = self._waiting, None
             self._writing = checkpoint is not None
             return checkpoint
+
+
+def _check_none_hangs(storage: Storage) -> None:
+    hanging = _hanging.pop(storage.url, None)
+    if hanging is not None and hanging.is_alive():
+        _hanging[storage.url] = hanging
+        raise StorageError(
+            "a write of a stopped run of this process hangs, and could replace what is written now",
+            operation="write graph checkpoints",
+            path=storage.url,
+            hint="see whether the storage answers, or start the program in a new process",
+        )
 
 
 class CheckpointWriteHandler:
@@ -134,7 +148,7 @@ class CheckpointWriteHandler:
         self._replaced = set(self._files) if replaces else set()
         self._latest_ms = max((file.time_ms for file in self._files), default=0)
         self.stopped = False
-        """Whether to make no further attempt."""
+        """Whether to begin no further step."""
         self.failed = False
         """Whether the newest write was given up."""
 
@@ -164,7 +178,8 @@ class CheckpointWriteHandler:
         _log.info("Saving checkpoint for time %d ms to file '%s'", time_ms, uri)
         content = checkpoint.serialize(self._codec)
         for part in (CheckpointFile(file.time_ms, is_backup=True), file):
-            check_permitted()  # for storages of a program's own, which do not ask
+            if self.stopped:
+                raise StorageError("the write took too long", operation="write graph checkpoint")
             self._files.add(part)
             self._storage.create(part.name, content, overwrite=True)
             self._replaced.discard(part)
@@ -187,8 +202,9 @@ class CheckpointWriteHandler:
         for old in whole[:-_MAX_FILES]:
             _log.info("Deleting %s", self._storage.uri(old.name))
         for file in self._files.difference(whole[-_MAX_FILES:]):
+            if self.stopped:
+                return
             try:
-                check_permitted()
                 self._storage.delete(file.name)
             except Exception:
                 _log.warning("Error deleting %s", self._storage.uri(file.name), exc_info=True)

@@ -35,8 +35,8 @@ from penstock.kafka.offsets import KafkaRange, from_json, split_ranges, to_json
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
 from penstock.model import Offsets
+from penstock.patience import Patience
 from penstock.storage import Storage, open_storage
-from penstock.storage.patience import Patience
 from penstock.structured.kafka.bounds import start_of
 from penstock.structured.kafka.options import KafkaOptions
 from penstock.structured.kafka.topics import QueryTopics

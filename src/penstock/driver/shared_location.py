@@ -1,15 +1,15 @@
-"""Whether processes on other machines see the same files as this one.
+"""Tests at start that every executor shares the checkpoint location with the driver.
 
     probes/<token>.driver         written by the driver; each executor must see it
     probes/<token>.<number>       written by an executor; the driver must see it
 
 On a path that is not shared (a folder on each machine's own disk, a mount that one machine lacks)
-executors can write, but the driver does not see their files. So the path is tested before anything
-depends on it.
+executors can write, but the driver does not see their files.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import socket
@@ -17,10 +17,51 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import PenstockError, UnsharedPathError
-from penstock.storage.base import Storage
+from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 
+from penstock.driver.spark import live_executors, rdd_on_each
+from penstock.errors import ConfigError, PenstockError, StorageError, UnsharedPathError
+from penstock.root_cause import raised_by_worker
+from penstock.storage import Storage
+
+_log = logging.getLogger(__name__)
 _FOLDER = "probes"
+_CANNOT_LOAD = ("ModuleNotFoundError", "ImportError", "AttributeError")
+"""Errors of a worker that unpickles a task without its code, or with other code."""
+
+
+def check_shared(sc: SparkContext, storage: Storage) -> None:
+    """Run a task on each executor that checks for the driver's files and creates one.
+
+    Executors that are added later are not probed: their files are checked when they are published.
+
+    Raises:
+        ConfigError: an executor lacks penstock or a client of the storage, or has another version.
+        UnsharedPathError: an executor does not share the location; the error names the hosts.
+        StorageError: the driver cannot write there.
+    """
+    sc.parallelize([0], 1).count()  # waits for the first executor
+    executors = live_executors(sc)
+    probe = Probe.begin(storage)
+    try:
+        tasks = rdd_on_each(sc, None, executors).mapPartitionsWithIndex(probe)
+        check_probed(storage, tasks.collect())
+    except Py4JJavaError as error:
+        raised = raised_by_worker(str(error))
+        if not raised.startswith(_CANNOT_LOAD):
+            raise
+        raise ConfigError(
+            f"executors' Python cannot load this driver's penstock: {raised}",
+            operation="probe executors",
+            hint="install the same penstock-spark with the same extras for their Python, which "
+            "spark.pyspark.python names (docs/clusters.md)",
+        ) from error
+    finally:
+        try:
+            probe.end(len(executors))
+        except StorageError:
+            _log.warning("Files of the probe of %s cannot be removed", storage.url, exc_info=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Finds the class with which a program replaces the storage of its checkpoint location."""
+"""Opens checkpoint locations, which may hold a pickled graph (see penstock.storage.trust)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,42 @@ from typing import Any
 
 from penstock.conf import CHECKPOINT_FILE_MANAGER
 from penstock.errors import ConfigError, PenstockError
-from penstock.storage.base import CheckpointFileManager, Storage
+from penstock.storage import CheckpointFileManager, Storage, local_root, open_storage
+from penstock.storage.local import LocalStorage
+from penstock.storage.syscalls import Syscalls
+from penstock.storage.trust import check_trusted
 
 OpenStorage = Callable[[str], Storage]
 """Opens the storage of a URL."""
+_REBUILD = (
+    "rebuild the graph from the program, which reads none: "
+    "StreamingContext.getOrCreate(dir, create, recover='program')"
+)
+
+
+def open_location(place: str, file_manager: OpenStorage | None = None) -> Storage:
+    """Open a checkpoint location; folders created for it are writable by this user only.
+
+    Files that are created are logged at INFO, unless a file manager of the program's own opens it.
+
+    Raises:
+        ConfigError: as ``open_storage``, or what the file manager raises.
+    """
+    if file_manager is not None:
+        return file_manager(place)
+    root = local_root(place)
+    if root is None:
+        return open_storage(place, log_writes=True)
+    return LocalStorage(root, log_writes=True, syscalls=Syscalls(folder_mode=0o755))
+
+
+def check_unpickled(url: str) -> None:
+    """Check that no other user could have written a location, or a graph checkpoint in it.
+
+    Raises:
+        ConfigError: another user could.
+    """
+    check_trusted(url, _REBUILD)
 
 
 def load_file_manager(class_path: str) -> OpenStorage:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.driver.shared_location import Probe, check_probed
 from penstock.errors import UnsharedPathError
 from penstock.storage import Storage, open_storage
-from penstock.storage.shared import Probe, check_probed
 from tests.storage.faulty_storage import FaultyStorage
 
 
