@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
 from dataclasses import asdict
 from typing import Annotated
 
@@ -16,12 +17,14 @@ from penstock.cli.journal_places import (
     open_streams,
 )
 from penstock.cli.options import JsonOption
-from penstock.cli.output import age_in_words, print_json, print_line
+from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import remove_consumer
 from penstock.journal.retention.consumer_files import consumer_names
-from penstock.status.stream_facts import ConsumerFacts, read_stream_facts
+from penstock.status import ago
+from penstock.status.model import ConsumerStatus
+from penstock.status.streams import read_stream
 
 app = typer.Typer(
     name="consumers",
@@ -45,26 +48,27 @@ def list_consumers(
     checkpoint location; readers other than programs have none of these.
     """
     streams = open_streams(open_journal(path), stream)
-    facts = [read_stream_facts(each) for each in streams]
+    found = [read_stream(each) for each in streams]
     if as_json:
-        listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
+        listing = {each.name: [asdict(consumer) for consumer in each.consumers] for each in found}
         typer.echo(json.dumps(listing))
         return
-    rows = [_row(each.stream, one) for each in facts for one in each.consumers]
+    rows = [_row(each.name, one) for each in found for one in each.consumers]
     for line in table_lines(_COLUMNS, rows, right=_COLUMNS[2:3]) if rows else ["no consumers"]:
         print_line(line)
-    for damage in itertools.chain.from_iterable(each.damage for each in facts):
-        print_line(f"DAMAGED: {damage}")
+    for problem in itertools.chain.from_iterable(each.problems for each in found):
+        print_line(f"DAMAGED: {problem}")
 
 
-def _row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
-    program = facts.program
-    if program is None:
-        return (stream, facts.consumer, facts.lag, "-", "-", "-")
-    committed = "none yet" if program.committed_ms is None else age_in_words(program.committed_ms)
-    ended = " (ended)" if facts.has_process is False else ""
-    process = f"{program.pid} on {program.host}{ended}"
-    return (stream, facts.consumer, facts.lag, committed, process, program.location)
+def _row(stream: str, found: ConsumerStatus) -> tuple[object, ...]:
+    process, committed_ms = found.process, found.committed_ms
+    if process is None:
+        return (stream, found.name, found.lag_records, "-", "-", "-")
+    committed = (
+        "none yet" if committed_ms is None else ago(committed_ms, time.time_ns() // 1_000_000)
+    )
+    last_writer = f"{process.pid} on {process.host}"
+    return (stream, found.name, found.lag_records, committed, last_writer, found.location)
 
 
 @app.command("rm")
