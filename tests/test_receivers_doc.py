@@ -97,7 +97,8 @@ def test_the_tutorial_stores_a_request_once_through_a_kill(tmp_path: Path) -> No
     (tmp_path / "clicks.py").write_text(program)
     start, post, kill_and_start, post_again, look = commands
     up = f"until curl -sf http://127.0.0.1:{port}/healthz; do kill -0 $!; sleep 0.2; done"
-    read = f"until penstock journal consumers ls --json {tmp_path}/checkpoint | grep '\"lag\": 0'"
+    found = "grep '\"lag_records\": 0'"
+    read = f"until penstock journal consumers ls --json {tmp_path}/checkpoint | {found}"
     steps = [start, up, post, kill_and_start, up, post_again, f"{read}; do :; done", look]
     done = run(["set -m", "trap 'kill -9 $(jobs -p)' EXIT", *steps], tmp_path)
     answer = '{"writer":"r0-00000000","start":0,"end":2}'

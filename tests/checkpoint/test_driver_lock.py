@@ -18,7 +18,9 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint import CheckpointLocation
+from penstock.checkpoint.driver_lock import DriverLock, driver_runs
 from penstock.errors import CheckpointError, ConcurrentDriverError, ConfigError
+from penstock.storage import posix
 
 from .conftest import offsets_of
 
@@ -212,3 +214,20 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
         CheckpointLocation(tmp_path / "location").acquire()
 
     assert victim.read_text() == "precious"
+
+
+def test_whoever_asks_whether_a_driver_runs_keeps_none_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "driver.lock")
+    lock = DriverLock(path)
+    assert driver_runs(path) is None  # there is no file
+    lock.acquire()
+    assert driver_runs(path) is True
+    lock.release()
+    assert driver_runs(path) is False
+    asking = os.open(path, os.O_RDONLY)
+    posix.try_lock(asking, shared=True)
+    monkeypatch.setattr("time.sleep", lambda _: os.close(asking))
+    lock.acquire()
+    lock.release()

@@ -52,7 +52,7 @@ def test_ls_tells_a_consumer_s_program(stream: JournalStream, tmp_path: Path) ->
     path = "clicks/consumers/idle.json"
     now_ms = time.time_ns() // 1_000_000
     for pid, host, age_s, told in [
-        (4711, here, 190, f"3 min ago 4711 on {here}"),
+        (4712, here, 190, f"3.2 min ago 4712 on {here}"),
         (4711, "away", 7300, "2 h ago 4711 on away"),
         (4711, "away", 3 * 86_400 + 5, "3 days ago 4711 on away"),
     ]:
@@ -93,7 +93,7 @@ def test_one_whose_file_is_damaged_is_named_and_can_be_removed(
 
 def test_ls_as_json(stream: JournalStream, tmp_path: Path) -> None:
     listed = json.loads(run("ls", str(tmp_path), "clicks", "--json").output)
-    assert {c["consumer"]: c["lag"] for c in listed["clicks"]} == {"job": 2, "query": 1}
+    assert {c["name"]: c["lag_records"] for c in listed["clicks"]} == {"job": 2, "query": 1}
 
 
 def test_rm(stream: JournalStream, tmp_path: Path) -> None:

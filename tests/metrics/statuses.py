@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from penstock.journal.losses.loss_log import Loss
+from penstock.model import OffsetRange
 from penstock.status.model import (
     ConsumerStatus,
     InputStatus,
     LocationStatus,
-    LossStatus,
     Process,
     ReceiverStatus,
     StreamStatus,
@@ -14,7 +15,7 @@ from penstock.status.model import (
 )
 
 NOW_MS = 1_700_000_000_000
-_HERE = Process("host", 7, True)
+_HERE = Process("host", 7)
 
 
 def stream_status(name: str = "clicks") -> StreamStatus:
@@ -38,26 +39,21 @@ def stream_status(name: str = "clicks") -> StreamStatus:
                 listening_at=None,
                 rate=5.0,
                 newest_ms=NOW_MS,
-                block_records=10,
-                max_bytes=1000,
-                max_lag_records=500,
             ),
         ),
         consumers=(
-            ConsumerStatus("report", 30, 2500, NOW_MS - 9000, "file:/c", _HERE),
-            ConsumerStatus("reader", 0, None, None, None, None),
+            ConsumerStatus("report", {}, 30, 2500, NOW_MS - 9000, "file:/c", _HERE),
+            ConsumerStatus("reader", {}, 0, None, None, None, None),
         ),
         records=110,
         blocks=3,
         size_bytes=300,
         rate=5.0,
         oldest_ms=NOW_MS - 60_000,
-        newest_ms=NOW_MS,
         uncommitted_bytes=200,
         max_bytes=1000,
         max_lag_records=500,
         losses=(),
-        loss_count=1,
         lost_records=10,
         problems=("a consumer's file is damaged",),
     )
@@ -65,14 +61,14 @@ def stream_status(name: str = "clicks") -> StreamStatus:
 
 def full_status() -> LocationStatus:
     stream = stream_status()
-    loss = LossStatus("topic", "0", 5, 12, 7, "gone", "me", "host", "2026-11-22T20:00:00+00:00")
+    loss = Loss(OffsetRange("0", 5, 12), "gone", "me", "host", "2026-11-22T20:00:00+00:00")
     return LocationStatus(
         location="file:/data/report",
         name="report",
         kind="program",
         read_ms=NOW_MS,
-        id="id",
         process=_HERE,
+        is_running=True,
         spark_ui=None,
         batch_interval_ms=1000,
         batches=(),
@@ -83,7 +79,7 @@ def full_status() -> LocationStatus:
             InputStatus("topic", None, None, None, False, None),
         ),
         streams=(stream,),
-        losses=(loss,),
+        losses={"topic": (loss,)},
         next=None,
         problems=("offsets/3 is damaged",),
         lost_records={"topic": 7},

@@ -44,7 +44,6 @@ def test_the_page_lists_each_metric_as_the_code_has_it_and_no_other() -> None:
 def samples_of_everything() -> list[Sample]:
     batches = BatchMetrics("report", 1000)
     batches.planned({"clicks": 5}, {"clicks": 100.0}, {"clicks": 30})
-    batches.output_failed("pprint at job.py:3")
     batches.committed({"clicks": 5}, 3, 40)
     counts = Counts("clicks", "r")
     return [*batches.samples(), *location_samples("report", full_status()), *counts.samples()]

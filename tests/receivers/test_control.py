@@ -138,7 +138,9 @@ def test_damage_names_the_file(content: bytes) -> None:
 def test_what_is_measured_is_written_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """And is not a change of the receiver's state."""
     now_s = 1000.0
-    monkeypatch.setattr("penstock.receivers.supervisor.status.time.monotonic", lambda: now_s)
+    status = "penstock.receivers.supervisor.status"
+    monkeypatch.setattr(f"{status}.time.monotonic", lambda: now_s)
+    monkeypatch.setattr(f"{status}._now_ms", lambda: round(1000 * now_s))
     stream = memory_stream()
     task = ReceiverTask(SocketReceiver("nowhere", 1), stream, "r0", f"{0:020d}-{'a' * 32}", HASTY)
     report = StatusReport(task)
@@ -161,6 +163,11 @@ def test_what_is_measured_is_written_now_and_then(monkeypatch: pytest.MonkeyPatc
     now_s += 29
     report.measured(9, 2.0)
     assert written() == (8, 2.3)
+    now_s += 2
+    report.measured(8, 2.345)  # nothing changed: it tells that the receiver lives
+    found = read_status(stream, "r0")
+    assert found is not None
+    assert found.said_ms == 1_062_000
 
 
 class Watched:

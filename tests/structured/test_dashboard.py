@@ -15,10 +15,9 @@ from penstock.conf import UiSettings
 from penstock.status import health, read_location
 from penstock.structured.dashboard import QueriesDashboard
 from penstock.structured.listener import RateListener
-from penstock.ui.pages.batches import batches_page
 from tests.journal.helpers import write_blocks
 from tests.structured.queries import Query
-from tests.ui.served import locations, url_in
+from tests.ui.served import locations, program_page, url_in
 from tests.waiting import WAIT_S, eventually
 
 pytestmark = pytest.mark.spark
@@ -71,7 +70,7 @@ def test_a_query_shows_its_trigger_and_what_failed_and_ran_again(query: Query) -
     assert status.process is not None
     assert status.batches[-1].error == "ValueError: the disk is full"
     assert health(status).level == "error"
-    page = batches_page(0, status, 50)
+    page = program_page(status)
     assert all(word in page for word in ("the disk is full", "Batch interval", "Failed"))
     query.drain()
     assert eventually(lambda: read_location(path).batches[0].is_rerun)

@@ -82,6 +82,17 @@ def test_an_end_that_is_told_late_is_not_the_next_run_s(
     assert read_query_runs(storage).failed == (0, "the disk is full")
 
 
+def test_a_query_that_was_stopped_notes_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listener = _listener(tmp_path, monkeypatch, RunningQuery(str(tmp_path), 2000, ()))
+    for run in ("first", "second"):
+        listener.onQueryStarted(_event(run))
+        assert read_location(str(tmp_path)).is_running is None  # nothing tells that it runs
+        listener.onQueryTerminated(_event(run))
+        assert read_location(str(tmp_path)).is_running is False
+
+
 @pytest.mark.spark
 def test_spark_says_why_a_query_ended(spark: SparkSession, tmp_path: Path) -> None:
     def refuse(df: DataFrame, batch_id: int) -> None:

@@ -14,19 +14,17 @@ from tests.ui.world import world
 
 PICTURES = (
     ("dashboard-overview", "", "light"),
-    ("dashboard-batches", "1/batches", "light"),
-    ("dashboard-journal", "3/journal", "dark"),
+    ("dashboard-program", "1", "light"),
+    ("dashboard-journal", "3", "dark"),
 )
 MORE = (
     ("overview-dark", "", "dark"),
-    ("batches-dark", "1/batches", "dark"),
-    ("batch", "1/batches/61", "light"),
-    ("rates", "1/rates", "light"),
-    ("receivers", "3/receivers", "light"),
-    ("checkpoint", "0/checkpoint?validate=1", "light"),
-    ("stopped", "2/batches", "light"),
-    ("ok", "0/batches", "light"),
-    ("missing", "9/batches", "light"),
+    ("program-dark", "1", "dark"),
+    ("batch", "1?batch=61", "light"),
+    ("stopped", "2", "light"),
+    ("ok", "0", "light"),
+    ("own-journal", "0/journal", "light"),
+    ("missing", "9", "light"),
 )
 
 

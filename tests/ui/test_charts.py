@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.ui import words
+from penstock.status import duration
 from penstock.ui.charts import Column, Series, chart
-from penstock.ui.pages.batches import batches_page
+from tests.ui.served import program_page
 from tests.ui.test_status import DONE, NOW, with_batches
 
 MINUTE_MS = 60_000
@@ -28,14 +28,14 @@ MINUTE_MS = 60_000
     ],
 )
 def test_an_axis_of_times_has_round_numbers(value_ms: int, axis: list[str]) -> None:
-    series = Series("t", [value_ms], lambda ms: words.delay(round(ms)), is_time=True)
-    drawn = str(chart(series, [Column("/", "", "", "usual")]))
-    assert re.findall(r'text-anchor="end"[^>]*>([^<]+)<', drawn) == axis
+    series = Series("t", [value_ms], lambda ms: duration(round(ms)), is_time=True)
+    drawn = chart(series, [Column("/", "", "", "usual")])
+    assert [text for _, text in drawn.grid] == axis
 
 
 def test_the_input_rate_of_a_late_batch_is_over_all_that_it_waited_for() -> None:
     """It has the records of the ten intervals since the batch before it."""
     first = replace(DONE, batch_id=0, time_ms=NOW - 11_000, records=500)
     late = replace(DONE, batch_id=1, time_ms=NOW - 1000, records=7000)
-    page = str(batches_page(0, with_batches(first, late), 50))
+    page = program_page(with_batches(first, late))
     assert re.search(r"Input rate, records/s</span><span[^>]*>700<", page)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
+from penstock.checkpoint.batch_records import JobRecord
 from penstock.errors import ConfigError, StorageError
 from penstock.journal import JournalStream, RecordFormat
-from penstock.journal.losses.loss_log import create_loss, loss_now, source_folder
+from penstock.journal.losses.loss_log import Loss, create_loss, loss_now, source_folder
 from penstock.journal.retention.consumer_files import ConsumerEntry, Program, write_consumer
 from penstock.metrics.catalog import LOST
 from penstock.metrics.locations import location_samples
@@ -28,19 +29,15 @@ from penstock.status import (
     read_location,
 )
 from penstock.status import shared as shared_module
-from penstock.status.blocks import Published, oldest_untaken
-from penstock.status.checks import Checks
 from penstock.status.model import (
     MOST_LOSSES,
     BatchStatus,
     ConsumerStatus,
     InputStatus,
-    JobStatus,
-    LossStatus,
     Process,
     StreamStatus,
 )
-from penstock.status.rates import rate_in, rate_out
+from penstock.status.streams import Published, oldest_untaken
 from penstock.storage import open_storage
 from tests.journal.helpers import write_blocks
 from tests.metrics.statuses import stream_status
@@ -48,14 +45,14 @@ from tests.ui.world import Batches, now_ms, program, receiver, stream_of
 from tests.waiting import WAIT_S, eventually
 
 NOW = 1_800_000_000_000
-HOST = Process("h", 1, True)
+HOST = Process("h", 1)
 EMPTY = LocationStatus(
     location="file:///p",
     name="p",
     kind="program",
     read_ms=NOW,
-    id=None,
     process=HOST,
+    is_running=True,
     spark_ui=None,
     batch_interval_ms=1000,
     batches=(),
@@ -63,7 +60,7 @@ EMPTY = LocationStatus(
     committed=-1,
     inputs=(),
     streams=(),
-    losses=(),
+    losses={},
     next=None,
 )
 DONE = BatchStatus(
@@ -90,8 +87,8 @@ def with_batches(*batches: BatchStatus, **facts: object) -> LocationStatus:
     [
         (EMPTY, "ok", ""),
         (with_batches(DONE), "ok", ""),
-        (with_batches(DONE, process=replace(HOST, alive=False)), "stopped", "does not run"),
-        (with_batches(DONE, process=replace(HOST, alive=None)), "ok", ""),
+        (with_batches(DONE, is_running=False), "stopped", "does not run"),
+        (with_batches(DONE, is_running=None), "ok", ""),
         (with_batches(replace(DONE, scheduling_delay_ms=900)), "ok", ""),
         (with_batches(replace(DONE, scheduling_delay_ms=9000)), "warning", "9 s late"),
         (with_batches(replace(DONE, scheduling_delay_ms=90_000)), "error", "90 s late"),
@@ -125,7 +122,7 @@ def test_one_colour_and_why(status: LocationStatus, level: str, text: str) -> No
 SLOW = replace(
     DONE,
     processing_ms=1500,
-    jobs=(JobStatus("print at a.py:1", 100), JobStatus("w at b.py:2", 1300)),
+    jobs=(JobRecord("print at a.py:1", 100), JobRecord("w at b.py:2", 1300)),
 )
 
 
@@ -134,7 +131,7 @@ def test_a_slow_program_names_its_slowest_output() -> None:
     assert found.text == (
         "batches take 1.5 s (median of the last 5), and the interval is 1 s; most of it w at b.py:2"
     )
-    alike = replace(SLOW, jobs=(JobStatus("a", 740), JobStatus("b", 740)))
+    alike = replace(SLOW, jobs=(JobRecord("a", 740), JobRecord("b", 740)))
     (found,) = health(with_batches(alike)).reasons
     assert found.text.endswith("the interval is 1 s")
 
@@ -154,21 +151,25 @@ def test_a_batch_leads_to_its_own_page() -> None:
 
 def test_losses_and_dead_consumers_say_since_when() -> None:
     when = datetime.fromtimestamp(NOW / 1000 - 240, timezone.utc).isoformat()
-    lost = LossStatus("s", "r0-00000000", 0, 9, 9, "why", "me", "h", when)
-    dead = ConsumerStatus("c", 12, 400_000, NOW - 360_000, "file:///c", replace(HOST, alive=False))
-    reasons = health(replace(EMPTY, losses=(lost,), streams=(stream_with(dead),))).reasons
+    lost = Loss(OffsetRange("r0-00000000", 0, 9), "why", "me", "h", when)
+    dead = ConsumerStatus("c", {}, 12, 7_200_000, NOW - 7_200_000, "file:///c", HOST)
+    reasons = health(replace(EMPTY, losses={"s": (lost,)}, streams=(stream_with(dead),))).reasons
     assert {each.text for each in reasons} == {
-        "consumer c of s is dead: process 1 has ended, 12 records behind, its last commit 6 min "
-        "ago; the journal keeps them for it",
+        "consumer c of s seems dead: 12 records behind, its last commit 2 h ago; the journal "
+        "keeps them for it",
         "9 records of s were lost, the last 4 min ago: why",
     }
     assert {each.place for each in reasons} == {"s"}
+    idle = replace(dead, lag_ms=400_000)  # records came only now
+    (reason,) = health(replace(EMPTY, streams=(stream_with(idle),))).reasons
+    assert reason.level == "warning"
 
 
 def test_each_inputs_losses_are_told_apart() -> None:
     when = datetime.fromtimestamp(NOW / 1000 - 240, timezone.utc).isoformat()
-    one, other = (LossStatus(name, "0", 0, 9, 9, "why", "me", "h", when) for name in "ab")
-    found = [each.text for each in health(replace(EMPTY, losses=(one, one, other))).reasons]
+    loss = Loss(OffsetRange("0", 0, 9), "why", "me", "h", when)
+    losses = {"a": (loss, loss), "b": (loss,)}
+    found = [each.text for each in health(replace(EMPTY, losses=losses)).reasons]
     assert found == [
         "18 records of a were lost, the last 4 min ago: why",
         "9 records of b were lost, the last 4 min ago: why",
@@ -182,7 +183,7 @@ def test_all_losses_of_an_input_count_also_those_that_are_not_shown(tmp_path: Pa
         lost = OffsetRange("0", 10 * number, 10 * number + 2)
         create_loss(storage, source_folder("topic"), loss_now(lost, "gone"))
     status = read_location(str(tmp_path / "p"))
-    assert len(status.losses) == MOST_LOSSES
+    assert len(status.losses["topic"]) == MOST_LOSSES
     counted = {
         labels[1]: v for metric, labels, v in location_samples("p", status) if metric is LOST
     }
@@ -227,15 +228,15 @@ def test_secrets_in_a_url_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
 
 def test_what_comes_in_is_what_batches_take_where_there_is_no_journal() -> None:
     status = with_batches(replace(DONE, ended_ms=NOW - 30_000, records=600))
-    assert rate_in(status) == rate_out(status) == 10
-    assert rate_in(replace(status, streams=(stream_status(),))) == 5
+    assert status.rate_in == status.rate_out == 10
+    assert replace(status, streams=(stream_status(),)).rate_in == 5
 
 
 @pytest.mark.parametrize(("location", "shown"), [("file:///p", "file:///p"), ("s3://b", "s3a://b")])
 def test_a_program_is_said_to_be_behind_once(location: str, shown: str) -> None:
     """Its input tells it; its own consumer would tell the same, with another number."""
     behind = InputStatus("s", 9, 400_000, None, False, None)
-    own = ConsumerStatus("streaming", 30, 400_000, NOW, location, HOST)
+    own = ConsumerStatus("streaming", {}, 30, 400_000, NOW, location, HOST)
     other = replace(own, name="other", location="file:///o")
     streams = (stream_with(own, other),)
     status = replace(EMPTY, location=shown, inputs=(behind,), streams=streams)
@@ -252,10 +253,10 @@ def test_what_goes_out_counts_where_batches_take_longer_than_the_minute() -> Non
     first = replace(DONE, ended_ms=NOW - 400_000, records=900)
     second = replace(DONE, ended_ms=NOW - 200_000, records=1000)
     running = replace(DONE, state="running", ended_ms=None, records=9)
-    assert rate_out(with_batches(first, second, running)) == 1000 / 400
-    assert rate_out(with_batches(first, second)) == 0
+    assert with_batches(first, second, running).rate_out == 1000 / 400
+    assert with_batches(first, second).rate_out == 0
     recent = replace(DONE, ended_ms=NOW - 30_000, records=600)
-    assert rate_out(with_batches(first, replace(recent, batch_id=8), recent, running)) == 20
+    assert with_batches(first, replace(recent, batch_id=8), recent, running).rate_out == 20
 
 
 def test_the_worst_reason_comes_first() -> None:
@@ -266,7 +267,7 @@ def test_the_worst_reason_comes_first() -> None:
 def test_ages_and_rates_of_blocks() -> None:
     blocks = {"r0-00000000": Published((0, 10, 25), (1000, 50_000, 70_000), 30)}
     (one,) = blocks.values()
-    assert one.since(70_000) == (20, 2)
+    assert one.records_since(10_000) == 20
     assert one.oldest_after(0) == 1000
     assert one.oldest_after(10) == 50_000
     assert one.oldest_after(30) is None
@@ -279,38 +280,12 @@ def test_a_program_without_a_record_is_told_by_its_files(tmp_path: Path) -> None
     program(tmp_path / "p", Batches(3))
     status = read_location(str(tmp_path / "p"))
     newest = status.batches[-1]
-    assert (newest.scheduling_delay_ms, newest.processing_ms) == (5, 240 + 46)
-    assert (newest.total_delay_ms, newest.plan_ms) == (291, None)
+    assert (newest.scheduling_delay_ms, newest.processing_ms) == (None, 240 + 46)
+    assert (newest.total_delay_ms, newest.plan_ms) == (None, None)
     assert status.batches[1].plan_ms == 5
     assert status.inputs[0].changes[-1].batch_id == 1
     assert status.next is not None
     assert status.next.batch_id == 3
-
-
-def test_the_newest_batch_is_late_since_the_first_tick_that_it_stands_for(tmp_path: Path) -> None:
-    """It came when the batch before it ended, 59 s later, and has the time of the last tick."""
-    now_ms = time.time_ns() // 1_000_000
-    conf = {"spark.penstock.batchIntervalMs": "1000"}
-    entry = OffsetSeq(
-        batch_timestamp_ms=now_ms, conf=conf, sources=('{"clicks":{"r0-00000000":2}}',)
-    )
-    with CheckpointLocation(open_storage(tmp_path)) as location:
-        for batch_id, time_ms in enumerate((now_ms - 60_000, now_ms)):
-            location.plan(batch_id, replace(entry, batch_timestamp_ms=time_ms))
-            location.run(batch_id)
-            location.commit(batch_id)
-    first, late = read_location(str(tmp_path)).batches
-    assert first.scheduling_delay_ms is not None
-    assert late.scheduling_delay_ms is not None
-    assert late.total_delay_ms is not None
-    planned_ms = (tmp_path / "offsets" / "1").stat().st_mtime_ns // 1_000_000
-    assert late.scheduling_delay_ms == planned_ms - (now_ms - 59_000)
-    assert late.total_delay_ms >= late.scheduling_delay_ms
-    with CheckpointLocation(
-        open_storage(tmp_path)
-    ) as location:  # a restart: its downtime is not a delay
-        location.plan(2, replace(entry, batch_timestamp_ms=now_ms + 600_000))
-    assert read_location(str(tmp_path)).batches[2].scheduling_delay_ms == 0
 
 
 def test_what_changed_is_read_again(tmp_path: Path) -> None:
@@ -337,15 +312,28 @@ def test_a_dead_program(tmp_path: Path) -> None:
     assert "batch 1 to 3 (3 batches) runs again at its start" in reason.text
 
 
-def test_a_process_that_started_after_the_batches_is_not_their_driver(tmp_path: Path) -> None:
-    day_ms = 24 * 3_600_000  # no test runs for so long
-    program(tmp_path / "p", Batches(4, ended_ms=day_ms))  # with the id of this process
-    stream = stream_of(tmp_path / "p" / "journal", "clicks", blocks=1, records=1)
-    receiver(stream, changed_ms=now_ms() - day_ms)
-    status = read_location(str(tmp_path / "p"))
-    assert status.process is not None
-    assert status.process.alive is False
-    assert status.streams[0].receivers[0].state == "dead"
+def test_a_program_that_holds_its_lock_runs(tmp_path: Path) -> None:
+    program(tmp_path / "p", Batches(4))
+    assert read_location(str(tmp_path / "p")).is_running is None  # no lock was ever taken
+    with CheckpointLocation(open_storage(tmp_path / "p")):
+        assert read_location(str(tmp_path / "p")).is_running is True
+    assert read_location(str(tmp_path / "p")).is_running is False
+    lock = tmp_path / "p" / "driver.lock"
+    lock.write_text(lock.read_text().replace(socket.gethostname(), "elsewhere"))
+    assert read_location(str(tmp_path / "p")).is_running is None
+
+
+def test_a_receiver_that_says_nothing_is_dead(tmp_path: Path) -> None:
+    """Whatever process has its id now."""
+    stream = stream_of(tmp_path, "clicks", blocks=1, records=1)
+    long_ago_ms = now_ms() - 600_000
+    receiver(stream, "r0", changed_ms=long_ago_ms, said_ms=long_ago_ms)
+    receiver(stream, "r1", changed_ms=long_ago_ms, said_ms=now_ms() - 30_000)
+    receiver(stream, "r2", changed_ms=long_ago_ms, state="stopped")
+    status = read_location(str(tmp_path))
+    assert [each.state for each in status.streams[0].receivers] == ["dead", "started", "stopped"]
+    reasons = [each.text for each in health(status).reasons]
+    assert any("receiver r0 of clicks is dead" in each for each in reasons)
 
 
 def test_damage_hides_nothing_else(tmp_path: Path) -> None:
@@ -501,22 +489,21 @@ def test_an_error_that_comes_at_once_is_not_kept(
             super().start()
             self.join(0.1)
 
-    answers: list[StorageError | Checks] = [StorageError("gone", operation="read"), Checks()]
+    answers: list[StorageError | LocationStatus] = [StorageError("gone", operation="read"), EMPTY]
 
-    def read(*_: object, validated: bool) -> Checks:
+    def read(self: LocationReader) -> LocationStatus:
         answer = answers.pop(0)
         if isinstance(answer, StorageError):
             raise answer
         return answer
 
-    program(tmp_path, Batches(3))
-    shared = SharedStatus([str(tmp_path)])
-    shared.all()
-    monkeypatch.setattr(shared_module, "read_checks", read)
+    monkeypatch.setattr(LocationReader, "read", read)
     monkeypatch.setattr(threading, "Thread", EndsFirst)
-    with pytest.raises(StorageError, match="gone"):
-        shared.checks(0)
-    assert shared.checks(0) == Checks()
+    monkeypatch.setattr(shared_module, "_STATUS_S", 0)
+    monkeypatch.setattr(shared_module, "_SHARE", 0)
+    shared = SharedStatus([str(tmp_path)])
+    assert isinstance(shared.get(0), Unreadable)
+    assert shared.get(0) == EMPTY
 
 
 def test_a_status_is_shared_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from penstock.checkpoint.batch_records import (
     driver_conf,
     encode_records,
 )
+from penstock.checkpoint.driver_lock import LOCK_NAME, DriverLock
 from penstock.checkpoint.offset_log import OffsetLog, OffsetSeq
 from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.bad_records.dead_letters import DeadLetter, DeadLetterFolder
@@ -43,13 +43,6 @@ _READ = 1100
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def ended_pid() -> int:
-    """Return the id of a process that ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
 
 
 @dataclass
@@ -77,9 +70,10 @@ def program(path: Path, batches: Batches, *, has_rates: bool = True, is_alive: b
     (path / "metadata").write_text('{"id":"0f6a1f2e-6a57-4f4c-9a55-3a1f6f2c7d10"}')
     log = OffsetLog(open_storage(path))
     driver = driver_conf("http://127.0.0.1:4040")
-    if not is_alive:
-        (key,) = driver
-        driver = {key: json.dumps({"host": socket.gethostname(), "pid": ended_pid(), "ui": None})}
+    if not is_alive:  # it has a lock that no one holds
+        lock = DriverLock(str(path / LOCK_NAME))
+        lock.acquire()
+        lock.release()
     begin_ms = now_ms() - batches.count * batches.interval_ms - batches.ended_ms
     end = 0
     for batch_id in range(batches.count):
@@ -149,14 +143,16 @@ def _write(path: Path, text: str, time_ms: int) -> None:
     os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
 
 
-def stream_of(journal: Path, name: str, blocks: int = 12, records: int = 250) -> JournalStream:
-    """Write a stream, its blocks one after the other until now."""
+def stream_of(
+    journal: Path, name: str, blocks: int = 12, records: int = 250, old: int = 0
+) -> JournalStream:
+    """Write a stream, its blocks one after the other until now; the first ``old`` for hours."""
     stream = JournalStream.create(open_storage(journal), name, RecordFormat("string"))
     wanted = [[f"{name} {block} {n}" for n in range(records)] for block in range(blocks)]
     writer = write_blocks(stream, wanted, close=False)
     written = sorted((journal / name / str(writer)).glob("*.parquet"))
     for index, path in enumerate(written):
-        age_s = (len(written) - index) * 4
+        age_s = (len(written) - index) * 4 + (3 * 3600 if index < old else 0)
         os.utime(path, (time.time() - age_s, time.time() - age_s))
     return stream
 
@@ -176,9 +172,9 @@ def receiver(stream: JournalStream, name: str = "r0", **facts: object) -> None:
 
 
 def consumer(
-    stream: JournalStream, name: str, taken: int, *, location: str, pid: int | None = None
+    stream: JournalStream, name: str, taken: int, *, location: str, idle_ms: int = 2000
 ) -> None:
-    program_ = Program(location, socket.gethostname(), pid or os.getpid(), now_ms() - 2000)
+    program_ = Program(location, socket.gethostname(), os.getpid(), now_ms() - idle_ms)
     write_consumer(stream, name, ConsumerEntry({"r0-00000000": taken}, program=program_))
 
 
@@ -232,10 +228,10 @@ def world(folder: Path, evil: str = EVIL) -> list[Path]:
     dead = folder / "nightly-report"
     program(dead, Batches(30, input="events", ended_ms=7_200_000), is_alive=False)
     ingest = folder / "ingest"
-    clicks = stream_of(ingest, "web-clicks", blocks=15, records=6400)
+    clicks = stream_of(ingest, "web-clicks", blocks=15, records=6400, old=3)
     receiver(clicks, errors=2, last_error=f"Connection reset by peer {evil}")
     consumer(clicks, "web-clicks-1f2e6a57", 54_100, location=f"file://{slow}")
-    consumer(clicks, "fraud-scoring", 12_000, location="file:///srv/fraud", pid=ended_pid())
+    consumer(clicks, "fraud-scoring", 12_000, location="file:///srv/fraud", idle_ms=10_000_000)
     metrics = stream_of(ingest, "sensors", blocks=9, records=90)
     receiver(metrics, listening_at="http://127.0.0.1:8081")
     consumer(metrics, "sensor-archive", 810, location="file:///srv/archive")

@@ -10,6 +10,8 @@ file ``driver.lock``. Invariants:
 3. It also excludes within a process, because each acquire opens the file again.
 4. The file stays when the lock is released: otherwise a third driver could lock a new file while a
    second one still waits for the old one. The content is informative only; the lock counts.
+5. Whoever asks whether a driver runs (``driver_runs``) shares the lock for an instant, so a driver
+   that finds it taken tries for a moment.
 
 Object stores have no such lock, and some shared mounts have locks that other hosts do not see.
 There, offsets/N fences (penstock.checkpoint.batch_life, invariants 1 and 4): the second of two
@@ -22,6 +24,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from datetime import datetime, timezone
 from weakref import WeakSet
 
@@ -30,6 +33,7 @@ from penstock.storage import posix
 
 LOCK_NAME = "driver.lock"
 """In the checkpoint location."""
+_TRIES, _PAUSE_S = 4, 0.01
 
 
 class DriverLock:
@@ -53,7 +57,7 @@ class DriverLock:
         """
         fd = self._open()
         try:
-            posix.try_lock(fd)
+            _try_lock(fd)
             _write_holder(fd)
         except BlockingIOError:
             holder = _read_holder(fd)
@@ -111,6 +115,38 @@ class DriverLock:
             ids=holder,
             hint=hint,
         )
+
+
+def driver_runs(path: str) -> bool | None:
+    """Return whether a driver holds the lock in the file ``path``; None where nothing tells.
+
+    That is where there is no such file, where the file system has no locks, and where a driver on
+    another host had the lock last: locks of a shared mount may not be seen from here.
+    """
+    try:
+        fd = posix.open_no_link(path, os.O_RDONLY, 0)
+    except OSError:
+        return None
+    try:
+        if _read_holder(fd)["host"] != socket.gethostname():
+            return None
+        posix.try_lock(fd, shared=True)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    return False
+
+
+def _try_lock(fd: int) -> None:
+    for _ in range(_TRIES - 1):
+        try:
+            return posix.try_lock(fd)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+    posix.try_lock(fd)
 
 
 def _write_holder(fd: int) -> None:

@@ -36,6 +36,8 @@ class QueryRuns:
     """Batches that ran more than once."""
     failed: tuple[int | None, str] | None = None
     """The batch in which it failed, None for none of them, and the error; None if it did not."""
+    has_ended: bool = False
+    """Whether the newest run is known to have ended."""
 
     def begun(
         self, trigger_ms: int, spark_ui: str | None, again: int | None, name: str | None = None
@@ -57,7 +59,7 @@ class QueryRuns:
 
     def ended_in(self, batch_id: int | None, error: str) -> QueryRuns:
         """Return them with the newest run failed in a batch, or before it planned one."""
-        return replace(self, failed=(batch_id, cut_text(error)))
+        return replace(self, failed=(batch_id, cut_text(error)), has_ended=True)
 
 
 def read_query_runs(storage: Storage) -> QueryRuns:
@@ -74,6 +76,7 @@ def read_query_runs(storage: Storage) -> QueryRuns:
             {str(key): str(value) for key, value in found["driver"].items()},
             tuple(int(each) for each in found["reruns"]),
             None if found["failed"] is None else _failed(*found["failed"]),
+            found["ended"] is True,
         )
     except NotFoundError:
         return QueryRuns()
@@ -111,5 +114,6 @@ def write_query_runs(storage: Storage, runs: QueryRuns) -> None:
         "driver": dict(runs.driver),
         "reruns": runs.reruns,
         "failed": runs.failed,
+        "ended": runs.has_ended,
     }
     storage.create(RUNS_FILE, json.dumps(values).encode(), overwrite=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -33,7 +33,6 @@ from penstock.cli.journal_records import as_json, as_text, behind_holes, records
 from penstock.cli.options import JsonOption
 from penstock.cli.output import (
     Advance,
-    age_in_words,
     is_shown,
     print_json,
     print_line,
@@ -42,19 +41,14 @@ from penstock.cli.output import (
 )
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError, LogFormatError, MissingBlockError, PenstockError
-from penstock.journal import Bounds, JournalStream, Verdict, verify_stream
+from penstock.journal import JournalStream, Verdict, verify_stream
 from penstock.journal.bad_records.dead_letters import DeadLetterFolder, dead_letter_folders
 from penstock.journal.losses.loss_log import skip_command
 from penstock.journal.verify import verify_files, verify_letters
 from penstock.model import OffsetRange
 from penstock.status import size
-from penstock.status.stream_facts import (
-    ReceiverFacts,
-    StreamFacts,
-    WriterFacts,
-    read_stream_facts,
-    read_writer_facts,
-)
+from penstock.status.model import ReceiverStatus, StreamStatus, WriterStatus
+from penstock.status.streams import read_stream, read_writers
 from penstock.storage import Storage
 
 app = typer.Typer(
@@ -74,18 +68,18 @@ def list_journal(
 ) -> None:
     """List streams: writers and their blocks, the status of receivers, the lag of consumers."""
     journal = open_journal(path)
-    facts = [read_stream_facts(each) for each in open_streams(journal, stream)]
+    found = [read_stream(each) for each in open_streams(journal, stream)]
     letters = {each.name: each.count_waiting() for each in _dead_letters(journal, stream)}
     if as_json_object:
-        listing = {"journal": journal.url, "streams": [asdict(each) for each in facts]}
+        listing = {"journal": journal.url, "streams": [asdict(each) for each in found]}
         typer.echo(json.dumps({**listing, "dead_letters": letters}))
         return
-    for facts_of_stream in facts:
-        _print_stream(facts_of_stream)
+    for each in found:
+        _print_stream(each)
     for name, count in letters.items():
         if count:
             print_line(f"{name}: {count} dead letters wait for `penstock journal replay`")
-    if not facts:
+    if not found:
         print_line(f"{journal.url} holds no streams")
 
 
@@ -117,7 +111,7 @@ def print_records(
     else:
         opened = open_stream(journal, stream)
         kind = opened.format.kind
-        ranges = _ranges(list(read_writer_facts(opened).values()), writer, start, end)
+        ranges = _ranges(read_writers(opened), writer, start, end)
         if start is None:
             ranges = [behind_holes(opened, each) for each in ranges]
         found = _read(opened, ranges)
@@ -161,63 +155,61 @@ def _dead_letters(journal: Storage, stream: str | None) -> list[DeadLetterFolder
 # -- ls --
 
 
-def _print_stream(facts: StreamFacts) -> None:
-    print_line(f"{facts.stream} ({facts.schema})")
-    shown = [each for each in facts.writers if each.records or each.state != "sealed"]
+def _print_stream(found: StreamStatus) -> None:
+    print_line(f"{found.name} ({found.schema})")
+    shown = [each for each in found.writers if each.records or each.state != "sealed"]
     if shown:
         rows = map(_writer_row, shown)
         for line in table_lines(_WRITER_COLUMNS, rows, right=_WRITER_COLUMNS[2:]):
             print_line(line)
     else:
         print_line("no records")
-    if hidden := len(facts.writers) - len(shown):
+    if hidden := len(found.writers) - len(shown):
         print_line(f"and {hidden} sealed, with no records left")
-    for line in _notes(facts):
+    for line in _notes(found):
         print_line(line)
     typer.echo()
 
 
-def _writer_row(facts: WriterFacts) -> tuple[object, ...]:
-    offsets = f"{facts.start_offset}..{facts.end_offset}"
-    held = size(facts.size_bytes)
-    return (facts.writer, facts.state, facts.blocks, facts.records, offsets, held)
+def _writer_row(found: WriterStatus) -> tuple[object, ...]:
+    offsets = f"{found.start_offset}..{found.end_offset}"
+    held = size(found.size_bytes)
+    return (found.writer, found.state, found.blocks, found.records, offsets, held)
 
 
-def _notes(facts: StreamFacts) -> Iterator[str]:
+def _notes(found: StreamStatus) -> Iterator[str]:
     """Yield the lines about a stream besides its writers."""
-    yield from map(_receiver_line, facts.receivers)
-    for consumer in facts.consumers:
-        yield f"consumer {consumer.consumer}: {consumer.lag} records behind"
-    if facts.bounds is not None:
-        yield _bound_line(facts, facts.bounds)
-    if lost := sum(each.lost for each in facts.writers):
+    yield from map(_receiver_line, found.receivers)
+    for consumer in found.consumers:
+        yield f"consumer {consumer.name}: {consumer.lag_records} records behind"
+    if found.max_bytes is not None or found.max_lag_records is not None:
+        yield _bound_line(found)
+    if lost := sum(each.lost for each in found.writers):
         yield f"{lost} records were skipped: see `penstock journal losses`"
-    if any(each.state == "damaged" for each in facts.writers):
+    if any(each.state == "damaged" for each in found.writers):
         yield "a newest block is damaged: run `penstock journal verify`"
-    for damage in facts.damage:
-        yield f"DAMAGED: {damage}"
+    for problem in found.problems:
+        yield f"DAMAGED: {problem}"
 
 
-def _receiver_line(facts: ReceiverFacts) -> str:
-    said = facts.status
-    when = datetime.fromtimestamp(said.changed_ms // 1000, timezone.utc).isoformat(" ")
+def _receiver_line(found: ReceiverStatus) -> str:
+    when = datetime.fromtimestamp(found.changed_ms // 1000, timezone.utc).isoformat(" ")
     line = (
-        f"receiver {facts.receiver}: its status of {when} is {said.state} as {said.writer}, "
-        f"process {said.pid} on {said.host}"
+        f"receiver {found.name}: {found.state} as {found.writer} since {when}, process "
+        f"{found.process.pid} on {found.process.host}"
     )
-    if said.state != "stopped":  # it may have been killed since it said so
-        line += f", {age_in_words(said.changed_ms)}"
-    error = " ".join((said.last_error or "").split())
-    return f"{line}; {said.errors} errors, the last: {error}" if said.errors else line
+    if found.state == "dead":
+        line += ", which did not stop and says nothing any more"
+    error = " ".join((found.last_error or "").split())
+    return f"{line}; {found.errors} errors, the last: {error}" if found.errors else line
 
 
-def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
+def _bound_line(found: StreamStatus) -> str:
     parts = []
-    if bounds.max_bytes is not None:
-        held = sum(each.uncommitted_bytes for each in facts.writers)
-        parts.append(f"{size(held)} of {size(bounds.max_bytes)} not committed")
-    if bounds.max_lag_records is not None:
-        parts.append(f"at most {bounds.max_lag_records} records behind")
+    if found.max_bytes is not None:
+        parts.append(f"{size(found.uncommitted_bytes)} of {size(found.max_bytes)} not committed")
+    if found.max_lag_records is not None:
+        parts.append(f"at most {found.max_lag_records} records behind")
     return f"bound: {', '.join(parts)}"
 
 
@@ -225,7 +217,7 @@ def _bound_line(facts: StreamFacts, bounds: Bounds) -> str:
 
 
 def _ranges(
-    writers: list[WriterFacts], only: str | None, start: int | None, end: int | None
+    writers: Sequence[WriterStatus], only: str | None, start: int | None, end: int | None
 ) -> list[OffsetRange]:
     """Return the ranges that the options select; all records by default."""
     chosen = [each for each in writers if only in (None, each.writer)]
@@ -247,10 +239,10 @@ def _ranges(
     return [_range(each, start, end) for each in chosen]
 
 
-def _range(facts: WriterFacts, start: int | None, end: int | None) -> OffsetRange:
-    first = facts.start_offset if start is None else start
-    last = facts.end_offset if end is None else end
-    return OffsetRange(facts.writer, first, max(first, last))
+def _range(found: WriterStatus, start: int | None, end: int | None) -> OffsetRange:
+    first = found.start_offset if start is None else start
+    last = found.end_offset if end is None else end
+    return OffsetRange(found.writer, first, max(first, last))
 
 
 def _read_letters(dead: DeadLetterFolder) -> Iterator[tuple[str, int, object]]:

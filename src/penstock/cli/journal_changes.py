@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import time
 from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
@@ -26,7 +27,7 @@ from penstock.cli.journal_places import (
     open_streams,
 )
 from penstock.cli.options import JsonOption
-from penstock.cli.output import age_in_words, is_shown, print_json, print_line, progress_bar
+from penstock.cli.output import is_shown, print_json, print_line, progress_bar
 from penstock.cli.tables import table_lines
 from penstock.errors import ConfigError
 from penstock.journal import JournalStream, remove_consumer
@@ -36,7 +37,9 @@ from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
 from penstock.journal.losses.skip import check_skip, skip
 from penstock.journal.retention.consumer_files import consumer_names
 from penstock.model import OffsetRange
-from penstock.status.stream_facts import ConsumerFacts, read_stream_facts
+from penstock.status import ago
+from penstock.status.model import ConsumerStatus
+from penstock.status.streams import read_stream
 
 consumers = typer.Typer(
     name="consumers",
@@ -54,7 +57,9 @@ _RANGE = re.compile(r"(.+):([0-9]{1,19})-([0-9]{1,19})")
 @consumers.command("ls")
 def list_consumers(
     path: PathArgument,
-    stream: StreamArgument = None,
+    stream: Annotated[
+        str | None, typer.Argument(help="Only this stream.", show_default="all")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the consumers that hold blocks back, and how many records each has yet to commit.
@@ -63,29 +68,28 @@ def list_consumers(
     checkpoint location; readers other than programs have none of these.
     """
     streams = open_streams(open_journal(path), stream)
-    facts = [read_stream_facts(each) for each in streams]
+    found = [read_stream(each) for each in streams]
     if as_json:
-        listing = {each.stream: [asdict(consumer) for consumer in each.consumers] for each in facts}
+        listing = {each.name: [asdict(consumer) for consumer in each.consumers] for each in found}
         typer.echo(json.dumps(listing))
         return
-    rows = [_consumer_row(each.stream, one) for each in facts for one in each.consumers]
-    for line in (
-        table_lines(_CONSUMER_COLUMNS, rows, right=_CONSUMER_COLUMNS[2:3])
-        if rows
-        else ["no consumers"]
-    ):
+    rows = [_consumer_row(each.name, one) for each in found for one in each.consumers]
+    right = _CONSUMER_COLUMNS[2:3]
+    for line in table_lines(_CONSUMER_COLUMNS, rows, right=right) if rows else ["no consumers"]:
         print_line(line)
-    for damage in itertools.chain.from_iterable(each.damage for each in facts):
-        print_line(f"DAMAGED: {damage}")
+    for problem in itertools.chain.from_iterable(each.problems for each in found):
+        print_line(f"DAMAGED: {problem}")
 
 
-def _consumer_row(stream: str, facts: ConsumerFacts) -> tuple[object, ...]:
-    program = facts.program
-    if program is None:
-        return (stream, facts.consumer, facts.lag, "-", "-", "-")
-    committed = "none yet" if program.committed_ms is None else age_in_words(program.committed_ms)
-    process = f"{program.pid} on {program.host}"
-    return (stream, facts.consumer, facts.lag, committed, process, program.location)
+def _consumer_row(stream: str, found: ConsumerStatus) -> tuple[object, ...]:
+    process, committed_ms = found.process, found.committed_ms
+    if process is None:
+        return (stream, found.name, found.lag_records, "-", "-", "-")
+    committed = (
+        "none yet" if committed_ms is None else ago(committed_ms, time.time_ns() // 1_000_000)
+    )
+    last_writer = f"{process.pid} on {process.host}"
+    return (stream, found.name, found.lag_records, committed, last_writer, found.location)
 
 
 @consumers.command("rm")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -28,18 +27,6 @@ _CONTROL = re.compile(
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions
     "\u2028\u2029\ud800-\udfff]"  # ends of lines and paragraphs, bytes that are not UTF-8
 )
-
-
-_UNITS = (("days", 86_400), ("h", 3600), ("min", 60), ("s", 1))
-
-
-def age_in_words(time_ms: int) -> str:
-    """Return the age of a time, ms since the epoch, by this host's clock: ``3 min ago``."""
-    age_s = time.time_ns() // 1_000_000_000 - time_ms // 1000
-    for unit, seconds in _UNITS:
-        if age_s >= 2 * seconds:
-            return f"{age_s // seconds} {unit} ago"
-    return "just now"
 
 
 def counted(count: int, noun: str) -> str:

@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
+from penstock.checkpoint import CheckpointLocation
 from penstock.cli.options import JsonOption
 from penstock.cli.output import print_json, print_line
 from penstock.cli.tables import table_lines
-from penstock.errors import ConfigError
 from penstock.rate import EndedBatch, RateOverride
 from penstock.status.rate_facts import (
     StreamRates,
-    any_ended,
     change_overrides,
     open_location,
+    parse_rate,
     read_rates,
 )
 
@@ -58,7 +58,7 @@ def show_rates(
     if as_json:
         typer.echo(json.dumps({"checkpoint": checkpoint, "streams": [asdict(f) for f in found]}))
     else:
-        has_ended = any_ended(storage)
+        has_ended = bool(CheckpointLocation(storage).commits.batch_ids())
         for each in found:
             _print_stream(each, last, has_ended)
 
@@ -73,7 +73,7 @@ def set_rate(
     as_json: JsonOption = False,
 ) -> None:
     """Set the highest rate of inputs, for batches and receivers."""
-    max_rate = None if rate == "default" else _number(rate)
+    max_rate = None if rate == "default" else parse_rate(rate)
     _override(checkpoint, stream, as_json, lambda override: replace(override, max_rate=max_rate))
 
 
@@ -103,17 +103,6 @@ def _override(
         print_json({"checkpoint": checkpoint, "overrides": changed})
     else:
         typer.echo(_EFFECT)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError as e:
-        raise ConfigError(
-            f"the rate {text!r} is not a number",
-            operation="set rate",
-            hint="give records per second, such as 5000 or 0.5, or 'default'",
-        ) from e
 
 
 def _describe(override: RateOverride) -> str:

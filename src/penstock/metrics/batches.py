@@ -14,7 +14,6 @@ from penstock.metrics.catalog import (
     BATCHES,
     BATCHES_RUNNING,
     BUCKETS_S,
-    ERRORS,
     INPUT_WAITING,
     LAST_PROGRESS,
     PROCESSING,
@@ -60,7 +59,6 @@ class BatchMetrics:
         self._processing = _Durations()
         self._received: Counter[str] = Counter()
         self._sent: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
         self._limits: Mapping[str, float] = {}
         self._waiting: Mapping[str, int] = {}
         self._progress_s = time.time()
@@ -97,11 +95,6 @@ class BatchMetrics:
         """Count a batch that failed."""
         with self._lock:
             self._ended("failed", delay_ms, processing_ms)
-
-    def output_failed(self, output: str) -> None:
-        """Count a job that failed, by the name of its output."""
-        with self._lock:
-            self._errors[output] += 1
 
     def idle(self) -> None:
         """Note that there was nothing to do."""
@@ -142,10 +135,6 @@ class BatchMetrics:
             yield RATE_LIMIT, (stream,), limit
         for stream, count in self._waiting.items():
             yield INPUT_WAITING, (stream,), count
-        for metric, counts, kind in (
-            (RECEIVED, self._received, "input"),
-            (SENT, self._sent, "input"),
-            (ERRORS, self._errors, "output"),
-        ):
+        for metric, counts in ((RECEIVED, self._received), (SENT, self._sent)):
             for name, count in counts.items():
-                yield metric, (kind, name), count
+                yield metric, ("input", name), count

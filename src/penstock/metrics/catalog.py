@@ -142,12 +142,6 @@ SENT = _declare(
     "program component_kind component_id",
     "Records of committed batches, or that a receiver made durable.",
 )
-ERRORS = _declare(
-    "counter",
-    "component_errors_total",
-    "program component_kind component_id",
-    "Failed runs of an output.",
-)
 
 # -- inputs and consumers, by the location --
 
@@ -185,7 +179,7 @@ RECEIVER_STATE = _declare(
     "gauge",
     "receiver_state",
     "program stream receiver state",
-    "1 for the state of a receiver: started, restarting, stopped, or dead (its process is gone).",
+    "1 for the state of a receiver: started, restarting, stopped, or dead (silent for 2 minutes).",
 )
 RECEIVER_ERRORS = _declare(
     "counter",
@@ -202,12 +196,6 @@ JOURNAL_WRITTEN = _declare(
     "program stream",
     "Records that were ever written to a stream.",
 )
-JOURNAL_RECORDS = _declare(
-    "gauge", "journal_records", "program stream", "Records that a stream holds."
-)
-JOURNAL_BLOCKS = _declare(
-    "gauge", "journal_blocks", "program stream", "Blocks that a stream holds."
-)
 JOURNAL_BYTES = _declare(
     "gauge", "journal_bytes", "program stream", "Bytes that a stream's blocks have."
 )
@@ -222,12 +210,6 @@ JOURNAL_MAX_BYTES = _declare(
     "journal_max_bytes",
     "program stream",
     "The bound of the bytes that some consumer has not committed; missing without one.",
-)
-JOURNAL_MAX_LAG = _declare(
-    "gauge",
-    "journal_max_lag_records",
-    "program stream",
-    "The bound of the records that some consumer has not committed; missing without one.",
 )
 JOURNAL_DAMAGED = _declare(
     "gauge",

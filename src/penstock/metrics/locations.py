@@ -12,12 +12,9 @@ from penstock.metrics.catalog import (
     HEALTH,
     INPUT_LAG,
     INPUT_PAUSED,
-    JOURNAL_BLOCKS,
     JOURNAL_BYTES,
     JOURNAL_DAMAGED,
     JOURNAL_MAX_BYTES,
-    JOURNAL_MAX_LAG,
-    JOURNAL_RECORDS,
     JOURNAL_UNCOMMITTED_BYTES,
     JOURNAL_WRITTEN,
     LOCATION_PROBLEMS,
@@ -71,12 +68,9 @@ def _stream_values(stream: StreamStatus) -> Iterator[_Value]:
     name = (stream.name,)
     damaged = sum(writer.state == "damaged" for writer in stream.writers)
     yield JOURNAL_WRITTEN, name, sum(writer.end_offset for writer in stream.writers)
-    yield JOURNAL_RECORDS, name, stream.records
-    yield JOURNAL_BLOCKS, name, stream.blocks
     yield JOURNAL_BYTES, name, stream.size_bytes
     yield JOURNAL_UNCOMMITTED_BYTES, name, stream.uncommitted_bytes
     yield JOURNAL_MAX_BYTES, name, stream.max_bytes
-    yield JOURNAL_MAX_LAG, name, stream.max_lag_records
     yield JOURNAL_DAMAGED, name, damaged + len(stream.problems)
     yield LOST, name, stream.lost_records
     for receiver in stream.receivers:

@@ -14,7 +14,6 @@ import socket
 import socketserver
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -33,20 +32,15 @@ _POLL_S = 0.2
 """How long a close takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Served:
-    exporter: Exporter
-    token: bytes | None
-
-
 class _Handler(BaseHTTPRequestHandler):
-    served: ClassVar[_Served]
+    exporter: ClassVar[Exporter]
+    token: ClassVar[bytes | None]
     timeout = _REQUEST_S
     server_version = "penstock"
     sys_version = ""
 
     def do_GET(self) -> None:
-        token = self.served.token
+        token = self.token
         given = self.headers.get("Authorization", "").encode()
         if token is not None and not hmac.compare_digest(given, b"Bearer " + token):
             self._answer(HTTPStatus.UNAUTHORIZED, "text/plain", b"a bearer token is required\n")
@@ -55,7 +49,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path.partition("?")[0] != "/metrics":
             self._answer(HTTPStatus.NOT_FOUND, "text/plain", b"see /metrics\n")
         else:
-            content_type, body = self.served.exporter.render(self.headers.get("Accept", ""))
+            content_type, body = self.exporter.render(self.headers.get("Accept", ""))
             self._answer(HTTPStatus.OK, content_type, body)
 
     def _answer(self, status: HTTPStatus, content_type: str, body: bytes) -> None:
@@ -137,9 +131,10 @@ class MetricsServer:
                 hint="give a file with a bearer token, which Prometheus sends "
                 "(authorization: credentials_file), or the host 127.0.0.1",
             )
-        served = _Served(exporter, None if token_file is None else read_token(token_file))
-        handler = type("Handler", (_Handler,), {"served": served})
-        kind = type("Server", (_Server,), {"address_family": _family(host)})
+        token = None if token_file is None else read_token(token_file)
+        handler = type("Handler", (_Handler,), {"exporter": exporter, "token": token})
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        kind = type("Server", (_Server,), {"address_family": family})
         try:
             self._server: ThreadingHTTPServer = kind((host, port), handler)
         except OSError as error:
@@ -164,10 +159,6 @@ class MetricsServer:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def exporter_for(settings: MetricsSettings) -> Exporter | None:

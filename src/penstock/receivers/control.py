@@ -23,13 +23,9 @@ Readers ignore keys that they do not know.
 from __future__ import annotations
 
 import json
-import os
 import re
-import socket
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from penstock.errors import FencedError, LogFormatError, NotFoundError
@@ -38,9 +34,8 @@ from penstock.journal import JournalStream
 State = Literal["started", "restarting", "stopped"]
 _STATUS = ".status.json"
 _COMMAND = re.compile(r"(.+)\.([0-9]{20}-[0-9a-f]{32})\.command\.json")
-_START_TIME = 19
-"""Where /proc/PID/stat has the start of a process, behind the name."""
-_CLOCKS_AGREE_S = 5.0
+_SILENT_MS = 120_000
+"""Four times as long as receivers wait between two statuses."""
 _T = TypeVar("_T")
 
 
@@ -78,6 +73,8 @@ class Status:
     """The records that it sent back for its limits; their source brings them again."""
     publish_ms: float | None = None
     """How long its newest block took to become durable."""
+    said_ms: int = 0
+    """When it wrote this status, which it does at least twice a minute, ms since the epoch."""
 
 
 def control_folder(stream: JournalStream) -> str:
@@ -187,35 +184,14 @@ def read_status(stream: JournalStream, receiver: str) -> Status | None:
     return _read(stream, _status_path(stream, receiver), Status)
 
 
-def process_exists(host: str, pid: int, said_ms: int | None = None) -> bool | None:
-    """Return whether there is such a process; None for one on another host.
+def is_silent(status: Status, now_ms: int) -> bool:
+    """Return whether a receiver that has not stopped wrote no status for two minutes.
 
-    Args:
-        host: its host.
-        pid: its id.
-        said_ms: a time at which it was running. A process that started later (where the system
-            tells when) is another one, which got the id of the first after its end.
+    It was killed, hangs, or cannot reach the storage. The clocks of its host and of this one should
+    agree to a minute.
     """
-    if host != socket.gethostname():
-        return None
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):  # a damaged file may name any number
-        return False
-    except PermissionError:
-        pass  # another user's
-    began_s = _began_s(pid)
-    return said_ms is None or began_s is None or began_s <= said_ms / 1000 + _CLOCKS_AGREE_S
-
-
-def _began_s(pid: int) -> float | None:
-    """Return when a process started, since the epoch; None where the system does not tell."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        up_s = int(fields[_START_TIME]) / os.sysconf("SC_CLK_TCK")
-        return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + up_s
-    except (OSError, AttributeError, IndexError, ValueError):  # not Linux, or it just ended
-        return None
+    last_ms = max(status.said_ms, status.changed_ms)
+    return status.state != "stopped" and now_ms - last_ms > _SILENT_MS
 
 
 def _runs(stream: JournalStream, receiver: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypedDict
+from typing import Any
 
 from penstock.checkpoint.batch_records import (
     BATCHES_KEY,
@@ -21,24 +21,20 @@ from penstock.checkpoint.batch_records import (
 from penstock.checkpoint.query_runs import QueryRuns, read_query_runs
 from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.next_batch import NextBatch
 from penstock.checkpoint.tools.offsets import moved, streams_of
 from penstock.checkpoint.tools.offsets_text import describe_offset
 from penstock.errors import LogFormatError, StorageError
 from penstock.rate import RATES_KEY, KeptRates, decode_rates
-from penstock.receivers.control import process_exists
 from penstock.status.model import (
     MOST_BATCHES,
     BatchInput,
     BatchState,
     BatchStatus,
-    JobStatus,
-    NextStatus,
-    Process,
 )
 
 _INPUTS = "spark.penstock.inputs"
 _INTERVAL = "spark.penstock.batchIntervalMs"
-_RUN = "spark.penstock.run"
 _MOST_TEXT = 2000
 _MOST_DIGITS = 16
 _Stamp = tuple[int | None, int | None]
@@ -52,18 +48,16 @@ class ReadBatches:
     earlier: int = 0
     committed: int = -1
     is_of_penstock: bool = False
-    process: Process | None = None
-    spark_ui: str | None = None
-    name: str | None = None
-    """The queryName."""
-    failure: str | None = None
-    """Why the newest run ended, if it failed in no batch."""
+    driver: Driver | None = None
+    """The newest that tells of itself."""
+    runs: QueryRuns = field(default_factory=QueryRuns)
+    """What its newest run noted."""
     interval_ms: int | None = None
     ends: Mapping[str, Any] = field(default_factory=dict)
     """Where the newest planned batch ends, by input."""
     rates: Mapping[str, KeptRates] = field(default_factory=dict)
     """Its history of rates, by input."""
-    next: NextStatus | None = None
+    next: NextBatch | None = None
     problems: tuple[str, ...] = ()
 
 
@@ -76,8 +70,13 @@ class BatchReader:
     def __init__(self) -> None:
         self._known: dict[int, tuple[_Stamp, Batch]] = {}
 
-    def read(self, checkpoint: Checkpoint) -> ReadBatches:
-        """Return the batches of a location that was just listed."""
+    def read(self, checkpoint: Checkpoint, *, is_locked: bool | None) -> ReadBatches:
+        """Return the batches of a location that was just listed.
+
+        Args:
+            checkpoint: the listing.
+            is_locked: whether a program holds its lock; None where nothing tells, as of queries.
+        """
         runs, problems = QueryRuns(), []
         try:
             runs = read_query_runs(checkpoint.storage)
@@ -85,29 +84,28 @@ class BatchReader:
             problems.append(str(error))
         ids = sorted({*checkpoint.planned, *checkpoint.committed})
         if not ids:
-            said = _said(runs, decode_driver(runs.driver), runs.began_ms)
-            return ReadBatches(**said, problems=tuple(problems))
+            driver = decode_driver(runs.driver)
+            return ReadBatches(driver=driver, runs=runs, problems=tuple(problems))
         batches = self._batches(checkpoint, ids[-MOST_BATCHES - 1 :])  # one more: where it ends
         newest = next((each for each in reversed(batches) if each.planned), None)
         before = next((b for b in batches if newest and b.batch_id == newest.batch_id - 1), None)
-        following = checkpoint.next_batch(newest, before)
         is_program = is_of_penstock(newest)
         driver = decode_driver(newest.conf if newest and is_program else runs.driver)
         if is_program and driver != decode_driver(runs.driver):
             runs = QueryRuns()  # of an earlier run: a program notes its failure alone
-        said_ms = newest.planned_ms if newest and is_program else runs.began_ms
-        said = _said(runs, driver, said_ms)
         shown = batches[-MOST_BATCHES:]
+        ended = is_locked is False or (is_locked is None and runs.has_ended)
         return ReadBatches(
-            batches=_statuses(batches, len(shown), said["process"], runs),
+            batches=_statuses(batches, len(shown), runs, ended=ended),
             earlier=len(ids) - len(shown),
             committed=max(checkpoint.committed, default=-1),
             is_of_penstock=is_program,
-            **said,
+            driver=driver,
+            runs=runs,
             interval_ms=_interval(newest) or runs.trigger_ms or None,
             ends=_named_ends(newest) if newest else {},
             rates=_rates(batches),
-            next=NextStatus(following.batch_id, following.rerun, following.problem),
+            next=checkpoint.next_batch(newest, before),
             problems=(
                 *(f"{each.path}: {each.message}" for batch in shown for each in batch.problems),
                 *problems,
@@ -130,28 +128,6 @@ def _stamp(checkpoint: Checkpoint, batch_id: int) -> _Stamp:
     infos = (checkpoint.files.get(path) for path in batch_paths(batch_id))
     offsets, commit = (None if info is None else (info.modified_ms or info.size) for info in infos)
     return offsets, commit
-
-
-class _Said(TypedDict):
-    """What a driver says of itself: the fields of ReadBatches."""
-
-    process: Process | None
-    spark_ui: str | None
-    name: str | None
-    failure: str | None
-
-
-def _said(runs: QueryRuns, driver: Driver | None, said_ms: int | None) -> _Said:
-    failure = runs.failed[1] if runs.failed and runs.failed[0] is None else None
-    if driver is None:
-        return _Said(process=None, spark_ui=None, name=None, failure=failure)
-    exists = process_exists(driver.host, driver.pid, said_ms)
-    return _Said(
-        process=Process(driver.host, driver.pid, exists),
-        spark_ui=driver.spark_ui,
-        name=driver.name,
-        failure=failure,
-    )
 
 
 def _interval(newest: Batch | None) -> int | None:
@@ -190,7 +166,7 @@ def _rates(batches: Iterable[Batch]) -> dict[str, KeptRates]:
 
 
 def _statuses(
-    batches: Sequence[Batch], count: int, process: Process | None, runs: QueryRuns
+    batches: Sequence[Batch], count: int, runs: QueryRuns, *, ended: bool
 ) -> tuple[BatchStatus, ...]:
     """Return the last ``count`` batches; those before tell where they begin."""
     records = {
@@ -198,15 +174,12 @@ def _statuses(
         for batch in batches
         for record in decode_records(batch.conf.get(BATCHES_KEY, "[]"))
     }
-    ended = process is not None and process.alive is False
     starts = {batch.batch_id + 1: _named_ends(batch) for batch in batches}
-    before = {batch.batch_id + 1: batch for batch in batches}
     return tuple(
         _status(
             batch,
             starts.get(batch.batch_id),
             records.get(batch.batch_id),
-            _due_ms(batch, before.get(batch.batch_id)),
             runs,
             ended=ended,
         )
@@ -218,14 +191,12 @@ def _status(
     batch: Batch,
     starts: Mapping[str, Any] | None,
     record: BatchRecord | None,
-    due_ms: int | None,
     runs: QueryRuns,
     *,
     ended: bool,
 ) -> BatchStatus:
     inputs = _inputs(batch, starts, record)
     known = [each.records for each in inputs if each.records is not None]
-    times = _by_times(batch, due_ms)
     failed = [job.error for job in record.jobs if job.error] if record else []
     if not batch.committed and runs.failed and runs.failed[0] == batch.batch_id:
         failed.append(runs.failed[1])
@@ -235,14 +206,14 @@ def _status(
         state=_state(batch, failed=bool(failed) or bool(record and record.is_failed), ended=ended),
         is_rerun=batch.batch_id in runs.reruns or (record is not None and record.is_rerun),
         records=sum(known) if known else None,
-        scheduling_delay_ms=record.scheduling_delay_ms if record else times.scheduling_delay_ms,
+        scheduling_delay_ms=record.scheduling_delay_ms if record else None,
         processing_ms=record.processing_ms if record else _took_ms(batch, runs),
-        total_delay_ms=record.total_delay_ms if record else times.total_delay_ms,
+        total_delay_ms=record.total_delay_ms if record else None,
         plan_ms=record.plan_ms if record else None,
         commit_ms=record.commit_ms if record else None,
         ended_ms=_ended_ms(record) if record else batch.committed_ms,
         inputs=inputs,
-        jobs=tuple(JobStatus(j.name, j.took_ms, j.error) for j in record.jobs) if record else (),
+        jobs=record.jobs if record else (),
         error=failed[0] if failed else None,
     )
 
@@ -265,35 +236,6 @@ def _state(batch: Batch, *, failed: bool, ended: bool) -> BatchState:
     if failed:
         return "failed"
     return "interrupted" if ended else "running"
-
-
-class _Times(NamedTuple):
-    scheduling_delay_ms: int | None = None
-    total_delay_ms: int | None = None
-
-
-def _due_ms(batch: Batch, before: Batch | None) -> int | None:
-    """Return when a batch was due: a late one has the time of the last tick that it stands for.
-
-    The first of these came an interval after the batch before it, if one driver planned both.
-    """
-    time_ms, interval_ms = batch.time_ms, _interval(batch)
-    if time_ms is None or interval_ms is None or before is None or before.time_ms is None:
-        return time_ms
-    is_same_run = before.conf.get(_RUN) == batch.conf.get(_RUN)
-    return min(before.time_ms + interval_ms, time_ms) if is_same_run else time_ms
-
-
-def _by_times(batch: Batch, due_ms: int | None) -> _Times:
-    """Return a batch's delays by the times of its files: of the newest, nothing else tells yet.
-
-    Of a penstock program only: its batches have the times of ticks.
-    """
-    planned_ms, end_ms = batch.planned_ms, batch.committed_ms
-    if due_ms is None or planned_ms is None or not is_of_penstock(batch):
-        return _Times()
-    late_ms = max(planned_ms - due_ms, 0)
-    return _Times(late_ms, None if batch.took_ms is None or end_ms is None else end_ms - due_ms)
 
 
 def _ended_ms(record: BatchRecord) -> int | None:

@@ -18,28 +18,29 @@ from statistics import median
 from typing import Literal
 
 from penstock.checkpoint.batch_ids import describe_ids
+from penstock.journal.losses.loss_log import Loss
 from penstock.status.model import (
     BatchStatus,
     ConsumerStatus,
     InputStatus,
     LocationStatus,
-    LossStatus,
     ReceiverStatus,
     StreamStatus,
 )
+from penstock.status.words import ago, duration
 
 Level = Literal["ok", "stopped", "warning", "error"]
 """From the best to the worst."""
 Page = Literal["batches", "rates", "receivers", "journal", "checkpoint"]
 _ORDER: tuple[Level, ...] = ("ok", "stopped", "warning", "error")
 
-_SIZES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _RECENT = 5
 _NO_COMMIT_INTERVALS = 10
 _LEAST_NO_COMMIT_MS = 60_000
 _INPUT_LAG_INTERVALS = 5
 _LEAST_INPUT_LAG_MS = 30_000
 _CONSUMER_LAG_MS = 5 * 60_000
+_CONSUMER_DEAD_MS = 60 * 60_000
 _NEAR_BOUND = 0.8
 _LOSS_MS = 24 * 3_600_000
 """A loss is shown for ever, and is an error for a day."""
@@ -72,7 +73,11 @@ def health(status: LocationStatus) -> Health:
         *(reason for each in status.inputs for reason in _of_input(status, each)),
         *(reason for each in status.streams for reason in _of_stream(status, each)),
         *_of_letters(status),
-        *_of_losses(status.losses, status.read_ms),
+        *(
+            r
+            for name, each in status.losses.items()
+            for r in _of_losses(name, each, status.read_ms)
+        ),
         *(Reason("error", problem, "checkpoint") for problem in status.problems),
     ]
     found.sort(key=lambda reason: _ORDER.index(reason.level), reverse=True)
@@ -81,7 +86,7 @@ def health(status: LocationStatus) -> Health:
 
 def is_stopped(status: LocationStatus) -> bool:
     """Whether the location's program is known not to run."""
-    return status.process is not None and status.process.alive is False
+    return status.is_running is False
 
 
 def has_failed(status: LocationStatus) -> bool:
@@ -117,9 +122,12 @@ def _of_pace(status: LocationStatus, committed: Sequence[BatchStatus]) -> Iterat
     interval_ms = status.batch_interval_ms
     if interval_ms is None or not committed:
         return
-    last = committed[-1]
-    late_ms = last.scheduling_delay_ms
-    if late_ms is not None and late_ms > max(interval_ms, 1000):
+    # The newest one's delay is recorded with the next batch.
+    last = next(
+        (each for each in reversed(committed) if each.scheduling_delay_ms is not None), None
+    )
+    late_ms = 0 if last is None else last.scheduling_delay_ms or 0
+    if last is not None and late_ms > max(interval_ms, 1000):
         level: Level = "error" if late_ms > _no_commit_ms(interval_ms) else "warning"
         what = f"it is behind: batch {last.batch_id} began {duration(late_ms)} late"
         yield Reason(level, what, "batches", str(last.batch_id))
@@ -176,7 +184,7 @@ def _of_stream(status: LocationStatus, stream: StreamStatus) -> Iterator[Reason]
         yield from _of_receiver(receiver)
     for consumer in stream.consumers:
         yield from _of_consumer(status, stream, consumer)
-    yield from _of_losses(stream.losses, status.read_ms)
+    yield from _of_losses(stream.name, stream.losses, status.read_ms)
     for writer in stream.writers:
         if writer.state == "damaged":
             what = f"stream {stream.name}: the newest block of {writer.writer} is damaged"
@@ -193,20 +201,23 @@ def _of_receiver(receiver: ReceiverStatus) -> Iterator[Reason]:
     who = f"receiver {receiver.name} of {receiver.stream}"
     if receiver.state == "dead":
         process = f"process {receiver.process.pid} on {receiver.process.host}"
-        yield Reason("error", f"{who} is dead: {process} ended without stopping it", "receivers")
+        what = f"{who} is dead: it did not stop, and {process} says nothing any more"
+        yield Reason("error", what, "receivers")
     elif receiver.state == "restarting":
         why = f": {receiver.last_error}" if receiver.last_error else ""
         yield Reason("error", f"{who} does not receive{why}", "receivers")
 
 
 def is_dead(status: LocationStatus, consumer: ConsumerStatus) -> bool:
-    """Whether the journal keeps records for a reader whose process has ended.
+    """Whether a consumer has committed nothing for an hour though records waited for it.
 
-    Not for a program that is known to be stopped: what waits for it is no fault.
+    Not of a program that is known to be stopped: what waits for it is no fault.
     """
-    has_ended = consumer.process is not None and consumer.process.alive is False
+    if not consumer.lag_records or consumer.committed_ms is None:
+        return False
+    idle_ms = min(consumer.lag_ms or 0, status.read_ms - consumer.committed_ms)
     is_own = consumer.is_of(status.location) and is_stopped(status)
-    return has_ended and bool(consumer.lag_records) and not (is_own or consumer.is_stopped)
+    return idle_ms > _CONSUMER_DEAD_MS and not (is_own or consumer.is_stopped)
 
 
 def _of_consumer(
@@ -216,16 +227,13 @@ def _of_consumer(
         return
     who = f"consumer {consumer.name} of {stream.name}"
     behind = f"{consumer.lag_records:,} records behind"
-    process = consumer.process
-    if process is not None and is_dead(status, consumer):
-        what = f"{who} is dead: process {process.pid} has ended, {behind}"
-        if consumer.committed_ms is not None:
-            what += f", its last commit {ago(consumer.committed_ms, status.read_ms)}"
-        what += "; the journal keeps them for it"
+    if is_dead(status, consumer):
+        last = ago(consumer.committed_ms, status.read_ms)
+        what = f"{who} seems dead: {behind}, its last commit {last}; the journal keeps them for it"
         yield Reason("error", what, "journal", stream.name)
     elif (consumer.lag_ms or 0) > _CONSUMER_LAG_MS and not consumer.is_of(status.location):
         # Of the location's own program the inputs tell it, with what its batches have yet to take.
-        age = duration(consumer.lag_ms or 0)
+        age = duration(consumer.lag_ms)
         yield Reason("warning", f"{who} is {behind}, the oldest {age} old", "journal", stream.name)
 
 
@@ -236,17 +244,13 @@ def _of_letters(status: LocationStatus) -> Iterator[Reason]:
             yield Reason("warning", what, "journal", name)
 
 
-def _of_losses(losses: Sequence[LossStatus], now_ms: int) -> Iterator[Reason]:
-    of_streams: dict[str, list[LossStatus]] = {}
-    for each in losses:
-        if now_ms - _time_ms(each.when) < _LOSS_MS:
-            of_streams.setdefault(each.stream, []).append(each)
-    for recent in of_streams.values():
-        records = sum(each.records for each in recent)
-        newest = recent[0]
-        when = ago(round(_time_ms(newest.when)), now_ms)
-        what = f"{records:,} records of {newest.stream} were lost, the last {when}"
-        yield Reason("error", f"{what}: {newest.reason}", "journal", newest.stream)
+def _of_losses(name: str, losses: Sequence[Loss], now_ms: int) -> Iterator[Reason]:
+    recent = [each for each in losses if now_ms - _time_ms(each.when) < _LOSS_MS]
+    if recent:
+        records = sum(each.records.count for each in recent)
+        when = ago(round(_time_ms(recent[0].when)), now_ms)
+        what = f"{records:,} records of {name} were lost, the last {when}"
+        yield Reason("error", f"{what}: {recent[0].reason}", "journal", name)
 
 
 def _time_ms(when: str) -> float:
@@ -254,33 +258,3 @@ def _time_ms(when: str) -> float:
         return datetime.fromisoformat(when).timestamp() * 1000
     except ValueError:
         return 0.0
-
-
-def ago(time_ms: int, now_ms: int) -> str:
-    """Return how long ago a time is: ``just now``, ``12 s ago``."""
-    seconds = (now_ms - time_ms) // 1000
-    return f"{duration(1000 * seconds)} ago" if seconds > 0 else "just now"
-
-
-def duration(time_ms: int) -> str:
-    """Return a duration as people say it: ``350 ms``, ``12 s``, ``3 min``, ``2.5 h``."""
-    if time_ms < 1000:
-        return f"{time_ms} ms"
-    seconds = time_ms / 1000
-    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            amount = seconds / length
-            return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.2g} {unit}"
-    return f"{seconds:.3g} s"
-
-
-def size(size_bytes: int) -> str:
-    """Return bytes as people say it: ``512 bytes``, ``12.4 MiB``."""
-    amount = float(size_bytes)
-    for unit in _SIZES:
-        if amount < 1024 or unit == _SIZES[-1]:
-            break
-        amount /= 1024
-    if unit == "bytes":
-        return f"{size_bytes} bytes"
-    return f"{amount:,.0f} {unit}" if amount >= 100 else f"{amount:.3g} {unit}"

@@ -1,30 +1,85 @@
 """Reads a location into values: live or dead, on a local disk or an object store.
 
-Nothing is written, no lock is taken, and a program that runs is not disturbed. What cannot be read
-is named among the problems, beside all that can.
+Nothing is written, and a program that runs is not disturbed: whether it holds its lock is seen
+without keeping one (see driver_lock). What cannot be read is named among the problems, beside all
+that can.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from penstock.batched.inspection import inspect_path
-from penstock.checkpoint.driver_lock import LOCK_NAME
+from penstock.checkpoint.driver_lock import LOCK_NAME, driver_runs
+from penstock.checkpoint.local_files import local_path
 from penstock.checkpoint.location_id import METADATA
 from penstock.checkpoint.tools.checkpoint import Checkpoint
+from penstock.checkpoint.tools.offsets import streams_of
 from penstock.checkpoint.tools.reading import list_folders
-from penstock.errors import PenstockError
-from penstock.journal.losses.loss_log import read_losses, source_folder
-from penstock.receivers.control import process_exists
-from penstock.status.batches import BatchReader
-from penstock.status.inputs import read_inputs
-from penstock.status.model import InputStatus, LocationStatus, LossStatus, Process
-from penstock.status.places import Place, find_place
-from penstock.status.streams import ReadStreams, loss_statuses, read_streams
-from penstock.storage import FileInfo, Storage
+from penstock.errors import ConfigError, LogFormatError, NotFoundError, PenstockError
+from penstock.journal import stream_names
+from penstock.journal.layout import stream_info_path
+from penstock.journal.losses.loss_log import Loss, read_losses, source_folder
+from penstock.rate import (
+    RATES_FILE,
+    KeptRates,
+    RateOverride,
+    RateOverrides,
+    decode_rates,
+)
+from penstock.status.batches import BatchReader, ReadBatches
+from penstock.status.model import MOST_BATCHES, InputStatus, Kind, LocationStatus, Process
+from penstock.status.streams import LetterReader, ReadStreams, newest_losses, read_streams
+from penstock.storage import Storage, attach_storage, open_existing
+
+JOURNAL = "journal"
+"""The folder of a program's journal in its checkpoint location."""
+_LOGS = ("offsets", "commits")
+_HINT = "give a checkpoint location or a journal"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A location."""
+
+    storage: Storage
+    kind: Kind
+    """``program`` also for a query: the newest batch tells which it is."""
+    journal: Storage | None
+    """None without one."""
+
+
+def _find_place(path: str) -> _Place:
+    """Return the location at a path or URL; nothing is written.
+
+    Raises:
+        ConfigError: there is no such folder, or it is not a location.
+        StorageError: it cannot be listed.
+    """
+    storage = open_existing(path, operation="open location", hint=_HINT).without_sync()
+    folders = {entry.name: entry.is_folder for entry in storage.list()}
+    journal = _journal_in(storage) if folders.get(JOURNAL) else None
+    if folders.get(METADATA) is False or any(folders.get(log) for log in _LOGS):
+        return _Place(storage, "program", journal)
+    if journal is not None:
+        return _Place(storage, "journal", journal)
+    if stream_names(storage):
+        return _Place(storage, "journal", storage)
+    raise ConfigError(
+        "this is neither a checkpoint location nor a journal, or no program has used it yet",
+        operation="open location",
+        path=path,
+        hint=_HINT,
+    )
+
+
+def _journal_in(storage: Storage) -> Storage | None:
+    if storage.exists(stream_info_path(JOURNAL)):  # a stream of that name, in a journal
+        return None
+    return attach_storage(f"{storage.url.rstrip('/')}/{JOURNAL}").without_sync()
 
 
 def read_location(path: str) -> LocationStatus:
@@ -44,6 +99,7 @@ class LocationReader:
         self._path = path
         self.name = name or path.rstrip("/").rpartition("/")[2] or path
         self._batches = BatchReader()
+        self._letters = LetterReader()
 
     def read(self) -> LocationStatus:
         """Return its status now.
@@ -53,30 +109,32 @@ class LocationReader:
             StorageError: it cannot be listed.
         """
         now_ms = time.time_ns() // 1_000_000
-        place = find_place(self._path)
-        journal = ReadStreams() if place.journal is None else read_streams(place.journal, now_ms)
+        place = _find_place(self._path)
+        journal = ReadStreams()
+        if place.journal is not None:
+            journal = read_streams(place.journal, self._letters, now_ms)
         status = _of_journal(place, self.name, journal, now_ms)
         if place.kind == "program":
             return self._with_batches(status, place.storage, journal)
-        if place.kind == "batched":
-            return _with_topics(replace(status, process=_holder(place.storage)), self._path)
         return status
 
     def _with_batches(
         self, status: LocationStatus, storage: Storage, journal: ReadStreams
     ) -> LocationStatus:
         checkpoint = Checkpoint(storage, list_folders(storage, ("offsets", "commits")))
-        read = self._batches.read(checkpoint)
-        inputs, problems = read_inputs(storage, read, journal, status.read_ms)
+        is_locked = _is_locked(storage)
+        read = self._batches.read(checkpoint, is_locked=is_locked)
+        driver, failed = read.driver, read.runs.failed
+        inputs, problems = _read_inputs(storage, read, journal, status.read_ms)
         losses, lost = _losses_of_inputs(storage, problems)
         return replace(
             status,
-            name=read.name or status.name,
-            failure=read.failure,
+            name=driver.name if driver and driver.name else status.name,
+            failure=failed[1] if failed and failed[0] is None else None,
             kind="program" if read.is_of_penstock or not read.batches else "query",
-            id=_read_id(storage),
-            process=read.process,
-            spark_ui=read.spark_ui,
+            process=None if driver is None else Process(driver.host, driver.pid),
+            is_running=False if is_locked is None and read.runs.has_ended else is_locked,
+            spark_ui=None if driver is None else driver.spark_ui,
             batch_interval_ms=read.interval_ms,
             batches=read.batches,
             earlier=read.earlier,
@@ -89,14 +147,14 @@ class LocationReader:
         )
 
 
-def _of_journal(place: Place, name: str, journal: ReadStreams, now_ms: int) -> LocationStatus:
+def _of_journal(place: _Place, name: str, journal: ReadStreams, now_ms: int) -> LocationStatus:
     return LocationStatus(
         location=place.storage.url,
         name=name,
         kind=place.kind,
         read_ms=now_ms,
-        id=None,
         process=None,
+        is_running=None,
         spark_ui=None,
         batch_interval_ms=None,
         batches=(),
@@ -104,51 +162,88 @@ def _of_journal(place: Place, name: str, journal: ReadStreams, now_ms: int) -> L
         committed=-1,
         inputs=(),
         streams=journal.streams,
-        losses=(),
+        losses={},
         next=None,
         problems=journal.problems,
         dead_letters=journal.dead_letters,
+        letters=journal.letters,
     )
 
 
-def _read_id(storage: Storage) -> str | None:
-    return Checkpoint(storage, {METADATA: FileInfo(METADATA)}).read_id()
+def _is_locked(storage: Storage) -> bool | None:
+    path = local_path(storage, LOCK_NAME)
+    return None if path is None else driver_runs(path)
 
 
 def _losses_of_inputs(
     storage: Storage, problems: list[str]
-) -> tuple[tuple[LossStatus, ...], dict[str, int]]:
+) -> tuple[dict[str, tuple[Loss, ...]], dict[str, int]]:
     """Return the losses of inputs without a journal, such as Kafka topics, and their records."""
-    found: list[LossStatus] = []
+    found: dict[str, tuple[Loss, ...]] = {}
     lost: dict[str, int] = {}
     for entry in storage.list("sources"):
         if entry.is_folder:
             try:
                 losses = read_losses(storage, source_folder(entry.name))
                 lost[entry.name] = sum(each.records.count for each in losses)
-                found += loss_statuses(entry.name, losses)
+                if losses:
+                    found[entry.name] = newest_losses(losses)
             except PenstockError as error:
                 problems.append(str(error))
-    return tuple(found), lost
+    return found, lost
 
 
-def _holder(storage: Storage) -> Process | None:
-    """Return the process that last took the lock of batches; an object store has no lock."""
+# -- inputs: what they have yet to take, and what limits them --
+
+
+def _read_inputs(
+    storage: Storage, read: ReadBatches, journal: ReadStreams, now_ms: int
+) -> tuple[tuple[InputStatus, ...], list[str]]:
+    """Return the inputs of a location, and what could not be read of their rates."""
+    problems: list[str] = []
+    rates = dict(read.rates)
+    if not read.is_of_penstock:
+        rates |= _rates_of_query(storage, problems)
+    names = list(dict.fromkeys([*read.ends, *rates]))
+    overrides = RateOverrides(storage)
+    inputs = []
+    for name in names:
+        override = RateOverride()
+        try:
+            override = overrides.get(name)
+        except LogFormatError as error:
+            problems.append(str(error))
+        except PenstockError:  # a name that no file can have
+            pass
+        taken = streams_of(read.ends.get(name)) or {}
+        lag = journal.lag(taken, now_ms)
+        kept = rates.get(name, KeptRates(None, ()))
+        inputs.append(
+            InputStatus(
+                name=name,
+                lag_records=None if lag is None else lag[0],
+                lag_ms=None if lag is None else lag[1],
+                max_rate=override.max_rate,
+                is_paused=override.paused,
+                rate=_rate(kept),
+                changes=kept.batches[-MOST_BATCHES:],
+            )
+        )
+    return tuple(inputs), problems
+
+
+def _rates_of_query(storage: Storage, problems: list[str]) -> Mapping[str, KeptRates]:
     try:
-        holder = json.loads(storage.read(LOCK_NAME))
-        host, pid = str(holder["host"]), int(holder["pid"])
-        since_ms = int(1000 * datetime.fromisoformat(holder["since"]).timestamp())
-    except (PenstockError, KeyError, TypeError, ValueError):  # not there, or being written
-        return None
-    return Process(host, pid, process_exists(host, pid, since_ms))
+        return decode_rates(storage.read(RATES_FILE).decode())
+    except NotFoundError:
+        return {}
+    except (PenstockError, UnicodeDecodeError) as error:
+        problems.append(str(error))
+        return {}
 
 
-def _with_topics(status: LocationStatus, path: str) -> LocationStatus:
-    found = inspect_path(path)
-    inputs = [InputStatus(topic.topic, None, None, None, False, None) for topic in found.topics]
-    newest = [topic.newest for topic in found.topics if topic.newest is not None]
-    return replace(
-        status,
-        inputs=tuple(inputs),
-        committed=max(newest, default=-1),
-    )
+def _rate(kept: KeptRates) -> float | None:
+    """Return the limit in effect: the controller's, as it would continue with after a restart."""
+    with suppress(KeyError, TypeError, ValueError):
+        return float(json.loads(kept.controller or "{}")["rate"])
+    return kept.batches[-1].decision.rate if kept.batches else None

@@ -1,7 +1,7 @@
 """What the dashboard and the metrics show of a location. Plain, immutable values.
 
-A location is a checkpoint location (of a DStream program, a Structured Streaming query or a program
-of batches) or a journal. Times are milliseconds since the epoch, rates are records per second.
+A location is a checkpoint location (of a DStream program or a Structured Streaming query) or a
+journal. Times are milliseconds since the epoch, rates are records per second.
 Everything is bounded: of what grows, the newest entries are held, and a number says how many there
 are. None means that nothing tells; it never means 0.
 """
@@ -12,16 +12,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from penstock.checkpoint.batch_records import JobRecord
+from penstock.checkpoint.tools.next_batch import NextBatch
+from penstock.journal.losses.loss_log import Loss
+from penstock.model import Offsets
+from penstock.rate import EndedBatch
 from penstock.storage.protocols import EXCLUSIVE
 
 MOST_BATCHES = 1000
 """So many of the newest batches are held."""
 MOST_LOSSES = 100
 MOST_LETTERS = 50
+_WINDOW_MS = 60_000
 
-Kind = Literal["program", "query", "batched", "journal"]
-"""A DStream program, a Structured Streaming query, a program of penstock.batched, or a journal that
-processes of ``penstock ingest`` write."""
+Kind = Literal["program", "query", "journal"]
+"""A DStream program, a Structured Streaming query, or a journal that ``penstock ingest`` writes."""
 
 BatchState = Literal["running", "committed", "failed", "interrupted"]
 """Interrupted: planned and not committed, and its program has ended. It runs again at the next
@@ -34,17 +39,7 @@ class Process:
 
     host: str
     pid: int
-    alive: bool | None
-    """Whether it exists; None for one on another host."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobStatus:
-    """One output operation of a batch."""
-
-    name: str
-    took_ms: int | None
-    error: str | None = None
+    """Another process may have it since: it says nothing of whether this one runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,26 +78,8 @@ class BatchStatus:
     ended_ms: int | None
     """When its last job ended, or its commit was written."""
     inputs: tuple[BatchInput, ...] = ()
-    jobs: tuple[JobStatus, ...] = ()
+    jobs: tuple[JobRecord, ...] = ()
     error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RateChange:
-    """What back pressure decided after a batch: a line of the rate's history."""
-
-    batch_id: int
-    time_ms: int
-    records: int
-    processing_ms: int
-    scheduling_delay_ms: int
-    limit: float | None
-    """The batch's limit in records."""
-    estimate: float | None
-    """The estimator's rate, None for no change."""
-    rate: float
-    """The rate from then on."""
-    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +96,16 @@ class InputStatus:
     is_paused: bool
     rate: float | None
     """The limit of back pressure now; None without one."""
-    changes: tuple[RateChange, ...] = ()
-    """The newest decisions, oldest first."""
-
-
-@dataclass(frozen=True, slots=True)
-class NextStatus:
-    """What a start of the program would do first."""
-
-    batch_id: int
-    rerun: tuple[int, ...]
-    problem: str | None
-    """Why it cannot start; None when it can."""
+    changes: tuple[EndedBatch, ...] = ()
+    """The newest decisions of back pressure, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterStatus:
-    """One writer's held records ``[start_offset, end_offset)``."""
+    """One writer: records ``[start_offset, end_offset)`` are held, earlier ones are retired.
+
+    If the newest block is damaged, only its start is known, and the range ends there.
+    """
 
     writer: str
     state: Literal["open", "sealed", "damaged"]
@@ -146,6 +116,8 @@ class WriterStatus:
     records: int
     lost: int
     """Skipped records in the range; not among ``records``."""
+    uncommitted_bytes: int = 0
+    """Bytes of the blocks that some consumer has not committed: what a bound applies to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +127,7 @@ class ReceiverStatus:
     name: str
     stream: str
     state: Literal["started", "restarting", "stopped", "dead"]
-    """Dead: it did not stop, and its process does not exist."""
+    """Dead: it did not stop, and says nothing any more (control.is_silent)."""
     writer: str
     process: Process
     changed_ms: int
@@ -167,10 +139,6 @@ class ReceiverStatus:
     """Records that it published per second, over the last minute; these are acked."""
     newest_ms: int | None
     """When its newest block was published."""
-    block_records: int | None
-    """The records of a block, on average over the last minute."""
-    max_bytes: int | None
-    max_lag_records: int | None
     refused: int = 0
     """Records that it sent back for its limits since it started, as it says every half a minute."""
     publish_ms: float | None = None
@@ -182,6 +150,8 @@ class ConsumerStatus:
     """One reader of a stream, which holds blocks back."""
 
     name: str
+    offsets: Offsets
+    """What it has committed."""
     lag_records: int
     lag_ms: int | None
     """The age of the oldest block with records that it has not committed; None without such."""
@@ -196,22 +166,6 @@ class ConsumerStatus:
     def is_of(self, location: str) -> bool:
         """Whether it belongs to the program of a location."""
         return self.location is not None and _files(self.location) == _files(location)
-
-
-@dataclass(frozen=True, slots=True)
-class LossStatus:
-    """An entry of a loss log: records that readers leave out."""
-
-    stream: str
-    writer: str
-    start_offset: int
-    end_offset: int
-    records: int
-    reason: str
-    who: str
-    host: str
-    when: str
-    """UTC, in ISO 8601."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,15 +197,13 @@ class StreamStatus:
     """Records published per second, over the last minute."""
     oldest_ms: int | None
     """When the oldest block that is held was published: what retention keeps."""
-    newest_ms: int | None
     uncommitted_bytes: int
     """Bytes of blocks that some consumer has not committed: what the bound applies to."""
     max_bytes: int | None
     """The sum of its receivers' bounds; None when one of them has none."""
     max_lag_records: int | None
-    losses: tuple[LossStatus, ...]
-    """The newest."""
-    loss_count: int
+    losses: tuple[Loss, ...]
+    """The newest MOST_LOSSES, newest first."""
     lost_records: int
     problems: tuple[str, ...] = ()
 
@@ -265,10 +217,10 @@ class LocationStatus:
     name: str
     kind: Kind
     read_ms: int
-    id: str | None
-    """Of the program or query, over all its runs."""
     process: Process | None
     """The driver that last ran; None where nothing tells."""
+    is_running: bool | None
+    """Whether it runs: by its lock, or by what it noted of its end; None where nothing tells."""
     spark_ui: str | None
     """The URL of its Spark UI."""
     batch_interval_ms: int | None
@@ -281,9 +233,10 @@ class LocationStatus:
     inputs: tuple[InputStatus, ...]
     streams: tuple[StreamStatus, ...]
     """Of the location's own journal."""
-    losses: tuple[LossStatus, ...]
-    """Of inputs without a journal, such as Kafka topics; of each the newest MOST_LOSSES."""
-    next: NextStatus | None
+    losses: Mapping[str, tuple[Loss, ...]]
+    """By input without a journal, such as Kafka topics; of each the newest MOST_LOSSES."""
+    next: NextBatch | None
+    """What a start would do first."""
     problems: tuple[str, ...] = ()
     """What could not be read, and why."""
     failure: str | None = None
@@ -292,6 +245,33 @@ class LocationStatus:
     """By input without a journal: the records of all its losses."""
     dead_letters: Mapping[str, int] = field(default_factory=dict)
     """By stream or Kafka input: the refused records that wait for a replay."""
+    letters: Mapping[str, tuple[DeadLetterStatus, ...]] = field(default_factory=dict)
+    """The newest MOST_LETTERS of them, newest first."""
+
+    @property
+    def rate_in(self) -> float | None:
+        """What arrives per second: in its journal, or what its batches take where it has none."""
+        return sum(each.rate for each in self.streams) if self.streams else self.rate_out
+
+    @property
+    def rate_out(self) -> float | None:
+        """The records per second of the batches that were committed in the last minute.
+
+        While a batch runs, at least one that was committed counts: where batches take longer than
+        the minute, it begins when the last but one ended. None if no batch tells how many it had.
+        """
+        if all(each.records is None for each in self.batches):
+            return None
+        ended = [
+            (each.ended_ms, each.records or 0)
+            for each in self.batches
+            if each.state == "committed" and each.ended_ms is not None
+        ]
+        since_ms = self.read_ms - _WINDOW_MS
+        if self.batches[-1].state == "running" and len(ended) > 1:
+            since_ms = min(since_ms, ended[-2][0])
+        recent = sum(records for ended_ms, records in ended if ended_ms > since_ms)
+        return 1000 * recent / (self.read_ms - since_ms)
 
 
 def _files(url: str) -> str:

@@ -58,9 +58,20 @@ def open_location(path: str) -> Storage:
     return storage
 
 
-def any_ended(storage: Storage) -> bool:
-    """Whether a batch of the program has ended."""
-    return bool(CheckpointLocation(storage).commits.batch_ids())
+def parse_rate(text: str) -> float:
+    """Return a number of records per second.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        return float(text)
+    except ValueError as e:
+        raise ConfigError(
+            f"the rate {text[:40]!r} is not a number",
+            operation="change rate",
+            hint="give records per second, such as 5000 or 0.5",
+        ) from e
 
 
 def program_streams(storage: Storage, only: str | None) -> list[str]:

@@ -7,27 +7,27 @@ tenth of a core. Nothing is read in between, and only the newest answer is held.
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from typing import Generic, TypeVar
 
 from penstock.errors import PenstockError, StorageError
-from penstock.status.checks import Checks, read_checks
-from penstock.status.letters import read_letters
-from penstock.status.links import linked, needs_others
+from penstock.status.health import has_failed, is_stopped
 from penstock.status.location import LocationReader
-from penstock.status.model import DeadLetterStatus, LocationStatus
-from penstock.status.places import find_place
+from penstock.status.model import (
+    BatchStatus,
+    ConsumerStatus,
+    InputStatus,
+    LocationStatus,
+    StreamStatus,
+)
 
-T = TypeVar("T")
 _STATUS_S = 1.0
-_DETAILS_S = 5.0
-_VALIDATION_S = 60.0
 _SHARE = 10
 _USER = re.compile(r"^[^/]*[:@].*@|^[^/]*@")
 _GLANCE_S = 2.0
@@ -47,21 +47,18 @@ class Unreadable:
     error: str
 
 
-Letters = Mapping[str, tuple[DeadLetterStatus, ...]]
-
-
-class _Reading(Generic[T]):
+class _Reading:
     """One call in a thread of its own, which no process waits for at its end."""
 
-    def __init__(self, read: Callable[[], T]) -> None:
+    def __init__(self, read: Callable[[], LocationStatus | Unreadable]) -> None:
         self.since_ms = time.time_ns() // 1_000_000
         self._began_s = time.monotonic()
-        self._result: Future[T] = Future()
+        self._result: Future[LocationStatus | Unreadable] = Future()
         threading.Thread(
             target=self._run, args=(read,), name="penstock-status", daemon=True
         ).start()
 
-    def _run(self, read: Callable[[], T]) -> None:
+    def _run(self, read: Callable[[], LocationStatus | Unreadable]) -> None:
         try:
             self._result.set_result(read())
         except BaseException as error:  # for those who wait
@@ -76,108 +73,71 @@ class _Reading(Generic[T]):
         """Return whether it is done so long after it began."""
         return bool(wait([self._result], max(within_s - self.age_s, 0)).done)
 
-    def result(self) -> T:
+    def result(self) -> LocationStatus | Unreadable:
         """Return what it read, or raise what it raised, when it is done."""
         return self._result.result()
 
 
-class _Shared(Generic[T]):
-    """The newest result of a call, made again when it is asked for and old."""
+class _Location:
+    """The newest status of a location, read again when it is asked for and old."""
 
-    def __init__(self, read: Callable[[], T], max_age_s: float) -> None:
-        self._read = read
-        self._max_age_s = max_age_s
+    def __init__(self, path: str, name: str) -> None:
+        self.path = path
+        self.name = name
+        self._reader = LocationReader(path, name)
         self._lock = threading.Lock()
-        self._known: tuple[T] | None = None
+        self._known: LocationStatus | Unreadable | None = None
         self._until_s = 0.0
-        self._reading: _Reading[T] | None = None
+        self._reading: _Reading | None = None
 
-    def begin(self) -> _Reading[T] | None:
+    def begin(self) -> _Reading | None:
         """Read it now unless it is known or being read; return the call that runs."""
         with self._lock:
             if self._reading is None and time.monotonic() >= self._until_s:
-                self._reading = _Reading(self._read_now)
+                self._reading = _Reading(self._read)
             return self._reading
 
-    def get(self, within_s: float) -> T:
-        """Return it: what is known where it takes longer, but not for ever.
+    def status(self, within_s: float) -> LocationStatus | Unreadable:
+        """Return its status: what is known where it takes longer, but not for ever.
 
         Args:
             within_s: how long after its begin a call is waited for, by all who ask.
-
-        Raises:
-            StorageError: it takes longer, and nothing is known, or it takes very long.
         """
         reading = self.begin()
         known = self._known
         if reading is None:
             assert known is not None
-            return known[0]
+            return known
         if reading.is_done(within_s):
             return reading.result()
         if known is not None and reading.age_s < _PATIENCE_S:
-            return known[0]
+            return known
         since = datetime.fromtimestamp(reading.since_ms / 1000, timezone.utc)
-        raise StorageError(
+        error = StorageError(
             f"no answer since {since:%Y-%m-%d %H:%M:%S} UTC",
             operation="read location",
             hint="see whether its storage answers",
         )
+        return Unreadable(_shown(self.path), self.name, str(error))
 
-    def _read_now(self) -> T:
+    def _read(self) -> LocationStatus | Unreadable:
         began_s = time.monotonic()
         try:
-            found = self._read()
+            found = self._read_now()
             ended_s = time.monotonic()
             with self._lock:
-                self._known = (found,)
-                self._until_s = ended_s + max(self._max_age_s, _SHARE * (ended_s - began_s))
+                self._known = found
+                self._until_s = ended_s + max(_STATUS_S, _SHARE * (ended_s - began_s))
             return found
         finally:
             with self._lock:  # held by ``begin`` until it has noted this call, however short it was
                 self._reading = None
 
-
-class _Location:
-    def __init__(self, path: str, name: str) -> None:
-        self.path = path
-        self.name = name
-        self._reader = LocationReader(path, name)
-        self._status = _Shared(self._read_status, _STATUS_S)
-        self.letters = _Shared(self._read_letters, _DETAILS_S)
-        self.checks = _Shared(lambda: self._read_checks(validated=False), _DETAILS_S)
-        self.validation = _Shared(lambda: self._read_checks(validated=True), _VALIDATION_S)
-
-    def begin(self) -> None:
-        """Read its status now, if it is old."""
-        self._status.begin()
-
-    def status(self, within_s: float) -> LocationStatus | Unreadable:
-        """Return its status, not older than a second or so; see _Shared.get."""
-        try:
-            return self._status.get(within_s)
-        except StorageError as error:
-            return Unreadable(_shown(self.path), self.name, str(error))
-
-    def _read_status(self) -> LocationStatus | Unreadable:
+    def _read_now(self) -> LocationStatus | Unreadable:
         try:
             return self._reader.read()
         except PenstockError as error:
             return Unreadable(_shown(self.path), self.name, str(error))
-
-    def _read_letters(self) -> Letters:
-        status = self.status(_PATIENCE_S)
-        if isinstance(status, Unreadable):
-            return {}
-        wanted = [name for name, count in status.dead_letters.items() if count]
-        journal = find_place(self.path).journal if wanted else None
-        return {} if journal is None else {name: read_letters(journal, name) for name in wanted}
-
-    def _read_checks(self, *, validated: bool) -> Checks:
-        status = self.status(_PATIENCE_S)
-        if isinstance(status, Unreadable) or status.kind == "journal":
-            return Checks()
-        return read_checks(self.path, status.kind, validated=validated)
 
 
 def _shown(path: str) -> str:
@@ -225,7 +185,9 @@ class SharedStatus:
         """
         found = self._statuses()
         known = [each for each in found if isinstance(each, LocationStatus)]
-        return [linked(each, known) if isinstance(each, LocationStatus) else each for each in found]
+        return [
+            _linked(each, known) if isinstance(each, LocationStatus) else each for each in found
+        ]
 
     def _statuses(self) -> list[LocationStatus | Unreadable]:
         locations = tuple(self._locations)
@@ -236,16 +198,87 @@ class SharedStatus:
     def get(self, index: int) -> LocationStatus | Unreadable:
         """Return the status of one location, as ``all`` has it."""
         found = self._locations[index].status(_PATIENCE_S)
-        if isinstance(found, Unreadable) or not needs_others(found):
+        if isinstance(found, Unreadable) or not _needs_others(found):
             return found
         known = [each for each in self._statuses() if isinstance(each, LocationStatus)]
-        return linked(found, known)
+        return _linked(found, known)
 
-    def letters(self, index: int) -> Letters:
-        """Return the newest dead letters of a location, by the streams or inputs they came from."""
-        return self._locations[index].letters.get(_PATIENCE_S)
 
-    def checks(self, index: int, *, validated: bool = False) -> Checks:
-        """Return what inspect says of a location, and what validate does if that is wanted."""
-        location = self._locations[index]
-        return (location.validation if validated else location.checks).get(_PATIENCE_S)
+# -- what locations say of each other --
+#
+# A consumer names the location of its program or query. A program's is named after its input, and a
+# query's input after the stream. What a program has committed reaches the journal with its next
+# batch, so of one that was stopped its own location tells how far it is.
+
+
+def _needs_others(status: LocationStatus) -> bool:
+    """Whether other locations may tell more of this one."""
+    consumers = (each for stream in status.streams for each in stream.consumers)
+    return any(each.lag_records is None for each in status.inputs) or any(
+        each.location is not None and not each.is_of(status.location) for each in consumers
+    )
+
+
+def _linked(status: LocationStatus, others: Sequence[LocationStatus]) -> LocationStatus:
+    """Return a status with what other locations tell of its inputs' lags and its consumers."""
+    if not _needs_others(status):
+        return status
+    consumers = [
+        (stream.name, _judged(stream, consumer, [status]))
+        for other in others
+        for stream in other.streams
+        for consumer in stream.consumers
+        if consumer.is_of(status.location)
+    ]
+    inputs = []
+    for found in status.inputs:
+        own = [
+            consumer
+            for stream, consumer in consumers
+            if consumer.name.startswith(f"{found.name}-")
+            or (status.kind == "query" and stream == found.name)
+        ]
+        inputs.append(_with_lag(found, own))
+    streams = [
+        replace(each, consumers=tuple(_judged(each, c, others) for c in each.consumers))
+        for each in status.streams
+    ]
+    return replace(status, inputs=tuple(inputs), streams=tuple(streams))
+
+
+def _with_lag(found: InputStatus, own: Sequence[ConsumerStatus]) -> InputStatus:
+    if found.lag_records is not None or not own:
+        return found
+    lag_ms = max((each.lag_ms for each in own if each.lag_ms is not None), default=None)
+    return replace(found, lag_records=sum(each.lag_records for each in own), lag_ms=lag_ms)
+
+
+def _judged(
+    stream: StreamStatus, consumer: ConsumerStatus, programs: Sequence[LocationStatus]
+) -> ConsumerStatus:
+    """Return a consumer as the location of its program shows it, if that is known."""
+    program = next((each for each in programs if consumer.is_of(each.location)), None)
+    if program is None:
+        return consumer
+    committed = next((b for b in reversed(program.batches) if b.state == "committed"), None)
+    lag = consumer.lag_records
+    if committed is not None:
+        lag = min(lag, _untaken(stream, committed))
+    return replace(
+        consumer,
+        lag_records=lag,
+        lag_ms=consumer.lag_ms if lag else None,
+        is_stopped=is_stopped(program) and not has_failed(program),
+    )
+
+
+def _untaken(stream: StreamStatus, batch: BatchStatus) -> int:
+    """Return how many records of a stream come after a batch."""
+    taken: dict[str, int] = {}
+    for each in batch.inputs:
+        try:
+            taken |= {writer: int(end) for writer, end in json.loads(each.end)[stream.name].items()}
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue  # another stream's, or one that is cut
+    starts = {each.writer: taken.get(each.writer, each.start_offset) for each in stream.writers}
+    return sum(max(each.end_offset - starts[each.writer], 0) for each in stream.writers)

@@ -52,9 +52,12 @@ def open_no_link(path: str, flags: int, mode: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, mode)
 
 
-def try_lock(fd: int) -> None:
-    """Take the exclusive lock of an open file; BlockingIOError if another process holds it."""
-    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def try_lock(fd: int, *, shared: bool = False) -> None:
+    """Take the lock of an open file; BlockingIOError if another process has it exclusively.
+
+    A lock that is not shared is exclusive: no one else may have either.
+    """
+    fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
 
 
 def unlock(fd: int) -> None:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunListener(StreamingQueryListener):
-    """Writes at the begin and the failure of each run; a batch costs nothing. Fails no query.
+    """Writes at the begin and the end of each run; a batch costs nothing. Fails no query.
 
     Spark tells of a failure in a thread of its own, and a program that the failure ends may be gone
     before: so ``close``, at the end of the process, asks each query of which no end was told.
@@ -55,24 +56,28 @@ class RunListener(StreamingQueryListener):
         """Do nothing: Spark's logs tell of batches that were committed."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Note the failure of a run, unless a later run has begun already."""
+        """Note the end of a run, unless a later run has begun already."""
         with self._lock:
             root = next((k for k, v in self._newest.items() if v[0] == str(event.runId)), None)
             if root is not None:
                 del self._newest[root]
-                _note_failure(root, event.exception)
+                _note_end(root, event.exception)
 
     def close(self) -> None:
-        """Note the runs that have failed, as far as Spark has not told of their ends."""
+        """Note the ends of the runs of which Spark has not told it."""
         with self._lock:
             for root, (_, query) in self._newest.items():
+                failure = None
                 with suppress(Exception):  # the JVM has ended before this process does
-                    _note_failure(root, query.failure())
+                    failure = query.failure()
+                _note_end(root, failure)
             self._newest.clear()
 
 
-def _note_failure(root: str, error: str | None) -> None:
-    if error is not None:
+def _note_end(root: str, error: str | None) -> None:
+    if error is None:
+        _note(root, lambda runs, _: replace(runs, has_ended=True))
+    else:
         why = raised_by_worker(error) or error.partition("\n")[0]
         _note(root, lambda runs, batch: runs.ended_in(batch, why))
 

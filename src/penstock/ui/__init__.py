@@ -3,13 +3,15 @@
     a location's status (penstock.status) ──> pages ──> app ──> server
                                                  access ─┘
 
-html, charts, words   text, numbers and drawings as HTML    pure
-pages                 a page each, from plain values        pure
-access                who may ask                           pure decisions
-app                   routes                                Starlette
-server                a thread with uvicorn
+charts        numbers as drawings                             pure
+pages         a page each, by the templates in templates/     pure
+access        who may ask                                     pure decisions
+app           routes                                          Starlette
+connections   bounds of uvicorn's connections
+serve         a thread with uvicorn
 
-Starlette and uvicorn come with the extra ``ui``, and are imported when a dashboard is started.
+Starlette, uvicorn and Jinja2 come with the extra ``ui``. They are imported when a dashboard is
+started.
 """
 
 from penstock.ui.serve import (

@@ -1,50 +1,44 @@
 """The routes of the dashboard. Pages are read and made in worker threads; nothing is kept.
 
-``/`` and ``/<location>/<page>`` are pages; with the header ``X-Part: main`` they are only what
-changes, which the page's script puts in place. ``/api/status`` is the same as JSON.
+``/``, ``/<location>`` and ``/<location>/journal`` are pages; with the header ``X-Part: main`` they
+are only what changes, which the page's script puts in place. ``/api/status`` is the same as JSON.
+What can be changed is what ``penstock rate`` can change, and nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
-import html as entities
 import json
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.convertors import IntegerConvertor, register_url_convertor
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from penstock.errors import PenstockError
+from penstock.errors import ConfigError, PenstockError
 from penstock.metrics import Exporter
+from penstock.rate import RateOverride
 from penstock.status import LocationStatus, SharedStatus, health
+from penstock.status.rate_facts import change_overrides, open_location, parse_rate
+from penstock.ui import pages
 from penstock.ui.access import Access, Verdict
-from penstock.ui.control import change_rate
-from penstock.ui.html import Html
-from penstock.ui.pages.batches import WINDOWS, batch_page, batches_page
-from penstock.ui.pages.checkpoint import checkpoint_page
-from penstock.ui.pages.journal import journal_page
-from penstock.ui.pages.layout import document
-from penstock.ui.pages.overview import overview
-from penstock.ui.pages.rates import rates_page
-from penstock.ui.pages.receivers import receivers_page
-from penstock.ui.pages.refusals import message_page, sign_in_page
 
 _log = logging.getLogger(__name__)
 _STATIC = Path(__file__).parent / "static"
 _COOKIE = "penstock"
 _MOST_BODY = 16_384
+_MOST_DIGITS = 18
+"""Of a number in a URL: int() refuses thousands of them."""
 _OPEN = ("/signin", "/static/style.css", "/static/page.js", "/static/icon.svg")
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -63,14 +57,8 @@ _REFUSALS: dict[Verdict, tuple[int, str]] = {
     "no_token": (401, "A token is needed."),
 }
 
-Page = Callable[[Request], Html]
-
-
-class _Number(IntegerConvertor):
-    regex = "[0-9]{1,18}"  # int() refuses thousands of digits
-
-
-register_url_convertor("penstock_number", _Number())
+Page = tuple[str, str, Mapping[str, Any]]
+"""The name of its template, its title, and what it shows."""
 
 
 class _Guard:
@@ -93,7 +81,7 @@ class _Guard:
 
     def _refusal(self, request: Request) -> Response | None:
         cookie = request.cookies.get(_COOKIE)
-        verdict = self._access.decide(request.method, _plain(request.headers), cookie)
+        verdict = self._access.decide(request.method, request.headers, cookie)
         if verdict == "allowed" or (
             # Not request.url's, which is made of the Host header as well.
             request.scope["path"] in _OPEN and verdict in ("no_token", "read_only")
@@ -105,33 +93,25 @@ class _Guard:
         return Response(text + "\n", status, media_type="text/plain")
 
 
-def _plain(headers: Headers) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
-
-
 def make_app(shared: SharedStatus, access: Access, exporter: Exporter | None) -> ASGIApp:
     """Return the application; without an exporter it has no /metrics."""
     dashboard = _Pages(shared, access)
-    pages: dict[str, Page] = {
+    paths: dict[str, Callable[[Request], Page]] = {
         "/": dashboard.overview,
-        "/{index:penstock_number}/batches": dashboard.batches,
-        "/{index:penstock_number}/batches/{batch:penstock_number}": dashboard.batch,
-        "/{index:penstock_number}/rates": dashboard.rates,
-        "/{index:penstock_number}/receivers": dashboard.receivers,
-        "/{index:penstock_number}/journal": dashboard.journal,
-        "/{index:penstock_number}/checkpoint": dashboard.checkpoint,
+        "/{index}": dashboard.location,
+        "/{index}/journal": dashboard.journal,
     }
-    routes = [Route(path, _served(page, access), methods=["GET"]) for path, page in pages.items()]
-    routes += [
+    routes = [
         Route("/api/status", dashboard.status, methods=["GET"]),
         Route("/metrics", _metrics_of(exporter), methods=["GET"]),
-        Route("/{index:penstock_number}/rates", dashboard.change, methods=["POST"]),
         Route("/signin", dashboard.sign_in_form, methods=["GET"]),
         Route("/signin", dashboard.sign_in, methods=["POST"]),
         Route("/signout", dashboard.sign_out, methods=["POST"]),
         Route("/static/{name}", _static, methods=["GET"]),
+        Route("/{index}/rates", dashboard.change, methods=["POST"]),
+        *(Route(path, _served(page, access), methods=["GET"]) for path, page in paths.items()),
     ]
-    handlers: Any = {HTTPException: _failed, PenstockError: _refused}
+    handlers: Any = {HTTPException: _failed, PenstockError: _failed}
     return _Guard(Starlette(routes=routes, exception_handlers=handlers), access)
 
 
@@ -146,16 +126,23 @@ def _metrics_of(exporter: Exporter | None) -> Callable[[Request], Awaitable[Resp
     return endpoint
 
 
-def _served(page: Page, access: Access) -> Callable[[Request], Awaitable[Response]]:
+def _served(
+    page: Callable[[Request], Page], access: Access
+) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        main = await run_in_threadpool(page, request)
-        if request.headers.get("x-part") != "main":
-            signed_in = access.token is not None
-            return _html(document(_title(main), main, signed_in=signed_in))
-        etag = f'"{hashlib.sha256(main.encode()).hexdigest()[:32]}"'
+        is_part = request.headers.get("x-part") == "main"
+        text = await run_in_threadpool(made, request, is_part=is_part)
+        if not is_part:
+            return _html(text)
+        etag = f'"{hashlib.sha256(text.encode()).hexdigest()[:32]}"'
         if request.headers.get("if-none-match") == etag:
             return Response(status_code=304, headers={"ETag": etag})
-        return _html(main, headers={"ETag": etag})
+        return _html(text, headers={"ETag": etag})
+
+    def made(request: Request, *, is_part: bool) -> str:
+        name, title, values = page(request)
+        signed_in = access.token is not None
+        return pages.render(name, title, values, part=is_part, signed_in=signed_in)
 
     return endpoint
 
@@ -164,49 +151,34 @@ def _html(text: str, status: int = 200, headers: dict[str, str] | None = None) -
     return Response(text, status, headers, media_type="text/html")
 
 
-def _title(main: Html) -> str:
-    """Return the text of a page's heading."""
-    return entities.unescape(main.partition("<h1>")[2].partition("</h1>")[0]) or "Dashboard"
-
-
 class _Pages:
     def __init__(self, shared: SharedStatus, access: Access) -> None:
         self._shared = shared
         self._access = access
 
-    def overview(self, request: Request) -> Html:
-        return overview(self._shared.all())
+    def overview(self, request: Request) -> Page:
+        return "overview", "Overview", pages.overview(self._shared.all())
 
-    def batches(self, request: Request) -> Html:
+    def location(self, request: Request) -> Page:
         index, status = self._location(request)
-        text = request.query_params.get("last", "")
-        chosen = [each for each in WINDOWS if str(each) == text]
-        return batches_page(index, status, chosen[0] if chosen else 200)
+        if status.kind == "journal":
+            return self.journal(request)
+        window, batch = request.query_params.get("last", ""), request.query_params.get("batch")
+        windows = [each for each in pages.WINDOWS if str(each) == window]
+        values = pages.program(
+            index,
+            status,
+            windows[0] if windows else 200,
+            None if batch is None else _number(batch),
+            may_change=self._access.token is not None,
+        )
+        if values is None:
+            raise HTTPException(404, f"batch {batch} is not among the newest that are kept")
+        return "program", status.name, values
 
-    def batch(self, request: Request) -> Html:
+    def journal(self, request: Request) -> Page:
         index, status = self._location(request)
-        batch_id = request.path_params["batch"]
-        page = batch_page(index, status, batch_id)
-        if page is None:
-            raise HTTPException(404, f"batch {batch_id} is not among the newest that are kept")
-        return page
-
-    def rates(self, request: Request) -> Html:
-        index, status = self._location(request)
-        return rates_page(index, status, may_change=self._access.token is not None)
-
-    def receivers(self, request: Request) -> Html:
-        return receivers_page(*self._location(request))
-
-    def journal(self, request: Request) -> Html:
-        index, status = self._location(request)
-        return journal_page(index, status, self._shared.letters(index))
-
-    def checkpoint(self, request: Request) -> Html:
-        index, status = self._location(request)
-        validated = request.query_params.get("validate") == "1"
-        checks = self._shared.checks(index, validated=validated)
-        return checkpoint_page(index, status, checks, validated=validated)
+        return "journal", status.name, pages.journal(index, status)
 
     def status(self, request: Request) -> Response:
         found = [
@@ -218,28 +190,28 @@ class _Pages:
         return Response(json.dumps({"locations": found}), media_type="application/json")
 
     async def change(self, request: Request) -> Response:
-        index = request.path_params["index"]
+        index = _number(request.path_params["index"])
         if index >= len(self._shared.paths):
             raise HTTPException(404, "there is no such location")
         form = await _form(request)
         path = self._shared.paths[index]
         arguments = (form.get("stream", ""), form.get("action", ""), form.get("rate", ""))
-        await run_in_threadpool(change_rate, path, *arguments)
+        await run_in_threadpool(_change_rate, path, *arguments)
         _log.info(
             "Rate of input %r of %s changed by the dashboard: %r %r",
             arguments[0],
             path,
             *arguments[1:],
         )
-        return RedirectResponse(f"/{index}/rates", 303)
+        return RedirectResponse(f"/{index}#rates", 303)
 
     async def sign_in_form(self, request: Request) -> Response:
-        return _html(document("Sign in", sign_in_page(failed=False)))
+        return _sign_in(failed=False)
 
     async def sign_in(self, request: Request) -> Response:
         form = await _form(request)
         if not self._access.is_token(form.get("token", "")):
-            return _html(document("Sign in", sign_in_page(failed=True)), 401)
+            return _sign_in(failed=True)
         response = RedirectResponse("/", 303)
         secure = request.headers.get("origin", "").startswith("https://")
         response.set_cookie(
@@ -253,7 +225,7 @@ class _Pages:
         return response
 
     def _location(self, request: Request) -> tuple[int, LocationStatus]:
-        index = request.path_params["index"]
+        index = _number(request.path_params["index"])
         try:
             status = self._shared.get(index)
         except IndexError:
@@ -283,16 +255,45 @@ async def _static(request: Request) -> Response:
     return FileResponse(_STATIC / name)
 
 
-async def _failed(request: Request, error: HTTPException) -> Response:
-    return _message(request, error.status_code, error.detail)
+async def _failed(request: Request, error: HTTPException | PenstockError) -> Response:
+    status, text = 400, str(error)
+    if isinstance(error, HTTPException):
+        status, text = error.status_code, error.detail
+    is_part = request.headers.get("x-part") == "main"
+    page = pages.render("message", "Not here", {"text": text}, part=is_part, signed_in=False)
+    return _html(page, status)
 
 
-async def _refused(request: Request, error: PenstockError) -> Response:
-    return _message(request, 400, str(error))
+def _sign_in(*, failed: bool) -> Response:
+    page = pages.render("signin", "Sign in", {"failed": failed}, part=False, signed_in=False)
+    return _html(page, 401 if failed else 200)
 
 
-def _message(request: Request, status: int, text: str) -> Response:
-    page = message_page(text)
-    return _html(
-        page if request.headers.get("x-part") == "main" else document("Not here", page), status
-    )
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS:
+        raise HTTPException(404, "there is no such page")
+    return int(text)
+
+
+def _change_rate(path: str, stream: str, action: str, rate: str) -> None:
+    """Change the override of an input.
+
+    Raises:
+        ConfigError: there is no such input or action, or the rate is not a number above 0.
+        StorageError: it could not be made durable.
+    """
+
+    def changed(override: RateOverride) -> RateOverride:
+        if action == "set":
+            return replace(override, max_rate=parse_rate(rate))
+        if action == "default":
+            return replace(override, max_rate=None)
+        if action in ("pause", "resume"):
+            return replace(override, paused=action == "pause")
+        raise ConfigError(
+            f"{action[:40]!r} is not an action on a rate",
+            operation="change rate",
+            hint="it is one of set, default, pause, resume",
+        )
+
+    change_overrides(open_location(path), stream, changed)

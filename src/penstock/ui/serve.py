@@ -118,8 +118,10 @@ def start_dashboard(
             hint="install the extra: pip install 'penstock-spark[ui]'",
         ) from error
     listener, shared = _listen(settings), SharedStatus(paths)
+    if exporter is None and (exporter := exporter_for(MetricsSettings())) is not None:
+        exporter.add_locations(shared)
     config = uvicorn.Config(
-        make_app(shared, access, exporter or _exporter_of(shared)),
+        make_app(shared, access, exporter),
         http=BoundedProtocol,
         ws="none",
         lifespan="off",
@@ -140,13 +142,6 @@ def start_dashboard(
     found = Dashboard(shared, server, thread, listener, settings.host)
     _log.info("The dashboard is at %s", found.url)
     return found
-
-
-def _exporter_of(shared: SharedStatus) -> Exporter | None:
-    exporter = exporter_for(MetricsSettings())
-    if exporter is not None:
-        exporter.add_locations(shared)
-    return exporter
 
 
 def dashboard_of_driver(

@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
@@ -42,7 +43,6 @@ from penstock.receivers import (
     read_status,
     uncaught_errors_to,
 )
-from penstock.receivers.control import process_exists
 from penstock.receivers.descriptors import raise_descriptor_limit
 from penstock.status import SharedStatus
 from penstock.storage import open_storage
@@ -204,14 +204,25 @@ def _dashboard(options: IngestOptions, exporter: Exporter | None) -> Iterator[No
 
 
 def _has_predecessor(stream: JournalStream, receiver: str) -> bool:
-    """Whether another process of this name runs on this host, as far as its status tells."""
+    """Whether another process of this name seems to run on this host, by its status.
+
+    Another program may have its process id: then ports are waited for that are free.
+    """
     try:
         said = read_status(stream, receiver)
     except LogFormatError:  # the supervisor writes it again
         return False
     if said is None or said.state == "stopped" or said.pid == os.getpid():  # 1 in a container
         return False
-    return process_exists(said.host, said.pid) is True
+    if said.host != socket.gethostname():
+        return False
+    try:
+        os.kill(said.pid, 0)
+    except (ProcessLookupError, OverflowError):  # a damaged file may name any number
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 def _no_parent() -> int:

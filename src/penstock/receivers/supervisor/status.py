@@ -20,7 +20,8 @@ from penstock.receivers.control import State, Status, read_status, write_status
 from penstock.receivers.task import ReceiverTask
 
 _log = logging.getLogger(__name__)
-_MEASURED_S = 30.0
+_EVERY_S = 30.0
+"""See control.is_silent."""
 
 
 class StatusReport:
@@ -45,11 +46,10 @@ class StatusReport:
             self._write()
 
     def measured(self, refused: int, publish_ms: float | None) -> None:
-        """Write what was measured, now and then: each write is a request to an object store."""
-        found = (refused, None if publish_ms is None else round(publish_ms, 1))
+        """Write what was measured, twice a minute: each write is a request to an object store."""
         with self._lock:
-            if found != self._measured and time.monotonic() - self._written_s > _MEASURED_S:
-                self._measured = found
+            if time.monotonic() - self._written_s > _EVERY_S:
+                self._measured = (refused, None if publish_ms is None else round(publish_ms, 1))
                 self._write()
 
     def refresh(self) -> bool:
@@ -77,13 +77,15 @@ class StatusReport:
             self._write()
 
     def _write(self) -> None:
+        self._written_s = time.monotonic()
+        now_ms = _now_ms()
         status = Status(
             run=self._task.run,
             writer=self._writer,
             state=self._state,
             host=socket.gethostname(),
             pid=os.getpid(),
-            changed_ms=self._changed_ms or _now_ms(),
+            changed_ms=self._changed_ms or now_ms,
             errors=self._errors,
             last_error=self._last_error,
             listening_at=self._task.receiver.listeningAt,
@@ -91,12 +93,12 @@ class StatusReport:
             max_lag_records=self._task.settings.bounds.max_lag_records,
             refused=self._measured[0],
             publish_ms=self._measured[1],
+            said_ms=now_ms,
         )
         try:
             found = self._read()
             if found is None or _epoch(found.writer) <= _epoch(self._writer):
                 write_status(self._task.stream, self._task.name, status)
-                self._written_s = time.monotonic()
         except PenstockError as e:  # for example a full disk, which the log reports already
             _log.warning("%s could not write its status: %s", self._who(), e)
         except Exception:

@@ -11,7 +11,6 @@ from penstock.streaming.core.events import (
     BatchInfo,
     StreamingListenerBatchCompleted,
     StreamingListenerBatchSubmitted,
-    StreamingListenerOutputOperationCompleted,
 )
 from penstock.streaming.core.listener import ListenerBus, StreamingListener
 from penstock.ui import Dashboard, dashboard_of_driver
@@ -33,14 +32,6 @@ class BatchListener(StreamingListener):
         }
         waiting = {stream: limit.waiting_records for stream, limit in info.limits.items()}
         self._batches.planned(_records(info), limits, waiting)
-
-    def onOutputOperationCompleted(
-        self, outputOperationCompleted: StreamingListenerOutputOperationCompleted
-    ) -> None:
-        """Count a failure."""
-        info = outputOperationCompleted.output_operation_info
-        if info.failure is not None:
-            self._batches.output_failed(info.output_name)
 
     def onBatchCompleted(self, batchCompleted: StreamingListenerBatchCompleted) -> None:
         """Count its records as sent if it is committed."""

@@ -1,4 +1,4 @@
-"""The pages about a checkpoint path of batches, and about a query."""
+"""The page about a query."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.batch_records import decode_records
-from penstock.checkpoint.driver_lock import DriverLock
 from penstock.checkpoint.query_runs import QueryRuns
 from penstock.status import health, read_location
-from penstock.status.checks import read_checks
-from penstock.ui.pages.batches import batch_page, batches_page
-from penstock.ui.pages.checkpoint import checkpoint_page
-from penstock.ui.pages.overview import overview
-from penstock.ui.pages.rates import rates_page
+from tests.ui.served import program_page
 
 
 def a_query(root: Path) -> None:
@@ -44,22 +39,26 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     assert [each.records for each in status.batches] == [15, 10, 10]
     assert [each.name for each in status.inputs] == ["clicks", "1"]
     assert health(status).level == "ok"
-    page = batches_page(0, status, 50)
+    page = program_page(status)
     assert "Records per batch" in page
     assert "<figcaption><span>Scheduling delay" not in page  # nothing tells
-    for unknown in ("Batch interval", "Total delay", "ailed", "an again", "Plan", "Commit"):
+    for unknown in ("Batch interval", "Total delay", "ailed", "an again"):
         assert unknown not in page
-    batch = batch_page(0, status, 1)
-    assert batch is not None
-    assert "Spark's own UI has them" in batch
+    assert "back pressure is off" in page
+    batch = program_page(status, 1)
+    assert "Spark&#39;s own UI has them" in batch
     assert "2 s, from its plan to its commit" in batch
-    assert "Durations" not in batch
-    assert "back pressure is off" in rates_page(0, status, may_change=False)
-    checks = read_checks(str(tmp_path), status.kind, validated=True)
-    assert "Validation" in checkpoint_page(0, status, checks, validated=True)
+    assert "<dt>Commit</dt>" not in batch
 
 
-NOTED = {"triggerMs": 1000, "beganMs": 1, "driver": {}, "reruns": [], "failed": None}
+NOTED = {
+    "triggerMs": 1000,
+    "beganMs": 1,
+    "driver": {},
+    "reruns": [],
+    "failed": None,
+    "ended": False,
+}
 DAMAGED: dict[str, Any] = {
     "no JSON": "{", "no object": "7", "nested": "[" * 100_000,
     **{f"{key} {value}": json.dumps({**NOTED, key: value}).replace('"e"', "1e999")
@@ -78,10 +77,9 @@ def test_what_a_damaged_note_of_its_runs_tells_hides_nothing(tmp_path: Path, not
     (tmp_path / "penstock" / "runs.json").write_text(noted)
     status = read_location(str(tmp_path))
     assert [each.state for each in status.batches] == ["committed"] * 3
-    assert "/0/batches/1" in batches_page(0, status, 50)
     assert health(status).level != "error"
-    page = batch_page(0, status, 1)
-    assert page is not None
+    page = program_page(status, 1)
+    assert "/0?batch=0#batch" in page
     assert "javascript:" not in page
 
 
@@ -104,34 +102,3 @@ def test_a_batch_that_runs_again_and_again_leaves_the_others_known() -> None:
 
 def test_records_with_numbers_that_are_none_are_left_out() -> None:
     assert decode_records('[{"batch": 1e999, "due": 0, "records": {}, "jobs": []}]') == []
-
-
-def test_a_program_of_batches(tmp_path: Path) -> None:
-    (tmp_path / "clicks").mkdir()
-    (tmp_path / "clicks" / "4.ckpt").write_text("x")
-    (tmp_path / "dirty_bit").touch()
-    status = read_location(str(tmp_path))
-    assert status.kind == "batched"
-    assert "clicks" in [each.name for each in status.inputs]
-    checks = read_checks(str(tmp_path), status.kind, validated=True)
-    page = checkpoint_page(0, status, checks, validated=True)
-    assert "Validation" in page
-    assert "Programs and queries" in overview([status])
-
-
-@pytest.mark.parametrize("content", ["", "[]", '{"host": 1, "pid": null}'])
-def test_a_lock_that_is_being_written_tells_of_no_process(tmp_path: Path, content: str) -> None:
-    (tmp_path / "dirty_bit").touch()
-    (tmp_path / "driver.lock").write_text(content)
-    assert read_location(str(tmp_path)).process is None
-
-
-def test_a_program_of_batches_that_has_ended_is_stopped(tmp_path: Path) -> None:
-    (tmp_path / "dirty_bit").touch()
-    lock = DriverLock(str(tmp_path / "driver.lock"))
-    lock.acquire()
-    assert health(read_location(str(tmp_path))).level == "ok"
-    lock.release()
-    holder = json.loads((tmp_path / "driver.lock").read_text())
-    (tmp_path / "driver.lock").write_text(json.dumps({**holder, "pid": 2**22 + 1}))
-    assert health(read_location(str(tmp_path))).level == "stopped"
