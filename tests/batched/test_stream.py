@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from penstock import patience
 from penstock.batched import Stream, from_kafka_batched, get_message_batch
 from penstock.batched.sources import Position
 from penstock.errors import (
@@ -26,7 +27,6 @@ from penstock.errors import (
     KafkaError,
     StreamingError,
 )
-from penstock.storage import patience
 from tests.faults.driver import Driver
 from tests.kafka.broker import Broker
 from tests.kafka.clients import living_clients

@@ -67,7 +67,7 @@ def check_arguments(func: Callable[..., Any], numbers: range, operation: str, fo
 def by_record(
     time_ms: int, rdd: RDD[Any], *, way: Callable[..., Any], func: Callable[[Any], Any], keeps: bool
 ) -> RDD[Any]:
-    """Apply a function to each record, or to its value, in a ``way`` of penstock.records."""
+    """Apply a function to each record, or to its value, in a ``way`` of ``records``."""
     return rdd.mapPartitions(partial(way, func=func), preservesPartitioning=keeps)
 
 

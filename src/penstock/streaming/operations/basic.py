@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark import RDD, StorageLevel
 
-from penstock import records
 from penstock.kafka.client_conf import check_kafka_client
-from penstock.streaming.core import transforms
+from penstock.streaming.core import records, transforms
 from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 from penstock.streaming.operations.outputs import ForEachBatch, ForEachRDD, print_records

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from pyspark import RDD
 from pyspark.core.rdd import portable_hash
 
-from penstock import records
 from penstock.errors import ConfigError
-from penstock.streaming.core import transforms
+from penstock.streaming.core import records, transforms
 from penstock.streaming.operations.basic import BasicOperations
 
 if TYPE_CHECKING:

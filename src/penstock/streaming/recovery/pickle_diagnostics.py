@@ -6,7 +6,6 @@ the objects they hold, always into the part that fails, until no smaller part fa
 
 from __future__ import annotations
 
-import dis
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -119,25 +118,24 @@ def _parts_of_partial(value: partial[Any]) -> Iterator[_Part]:
 
 
 def _parts_of_function(func: types.FunctionType) -> Iterator[_Part]:
+    for number, part in enumerate(func.__defaults__ or ()):
+        yield f"default argument {number}", part
+    for name, part in (func.__kwdefaults__ or {}).items():
+        yield f"default argument {name!r}", part
     for name, cell in zip(func.__code__.co_freevars, func.__closure__ or (), strict=True):
         try:
             yield f"closure variable {name!r}", cell.cell_contents
         except ValueError:
             continue  # not assigned yet
-    for number, part in enumerate(func.__defaults__ or ()):
-        yield f"default argument {number}", part
-    for name, part in (func.__kwdefaults__ or {}).items():
-        yield f"default argument {name!r}", part
-    for name in sorted(_global_names(func.__code__)):
+    for name in sorted(_names(func.__code__)):
         if name in func.__globals__:
             yield f"global {name!r}", func.__globals__[name]
 
 
-def _global_names(code: types.CodeType) -> set[str]:
-    """Return the globals that a function's code, including nested functions, reads."""
-    own = {i.argval for i in dis.get_instructions(code) if i.opname == "LOAD_GLOBAL"}
-    inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
-    return own.union(*map(_global_names, inner))
+def _names(code: types.CodeType) -> set[str]:
+    """Return the names that a function's code, including nested functions, reads."""
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return set(code.co_names).union(*map(_names, inner))
 
 
 def _parts_of_object(value: Any) -> Iterator[_Part]:
