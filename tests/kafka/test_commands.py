@@ -7,26 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from confluent_kafka import Consumer, TopicPartition
-from pyspark import SparkContext
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools import apply_plan, plan_rewind, plan_undo
-from penstock.cli.kafka import _at
+from penstock.checkpoint.tools import plan_rewind
 from penstock.errors import (
-    CheckpointError,
     ConfigError,
-    KafkaDataLossError,
 )
 from penstock.kafka import brokers
-from penstock.kafka.generations import Generations
-from penstock.kafka.losses import LossLog, LostRange
-from penstock.kafka.reset import Move, PartitionFacts, Target, plan_moves, select
-from penstock.storage import attach_storage
-from penstock.streaming import StreamingContext
-from penstock.testing import ManualClock
-from penstock.testing.stepper import Stepper
 from tests.cli.commands import Commands
 from tests.kafka.broker import Broker
 

@@ -31,7 +31,7 @@ _EARLIEST, _LATEST = -2, -1
 _MOST_PER_TASK = 250_000
 """A task of Python workers costs about as much as reading 100,000 records."""
 _TOPIC = re.compile(r"[^@]+")
-_TOPIC_WITH_ID = re.compile(r"([^@]+)@([A-Za-z0-9_-]{22})")
+_TOPIC_WITH_ID = re.compile(r"([^@]+)@([A-Za-z0-9+/_-]{22})")
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
 

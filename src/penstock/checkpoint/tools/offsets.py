@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_TOPIC = re.compile(r"[^@]+(@[\w-]{22})?")
+_TOPIC = re.compile(r"[^@]+(@[\w+/-]{22})?")
 """With its id, of a key without partitions."""
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
