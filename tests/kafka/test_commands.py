@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.tools import plan_rewind
 from penstock.errors import (
     ConfigError,
 )
-from penstock.kafka import brokers
+from penstock.kafka import brokers, planner
+from penstock.kafka.topics import Topics
+from penstock.storage import attach_storage
 from tests.cli.commands import Commands
 from tests.kafka.broker import Broker
+from tests.waiting import eventually
 
 KAFKA = Commands("kafka", columns=200)
 CHECKPOINT = Commands("checkpoint", columns=200)
@@ -69,7 +72,7 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
     broker.produce("lags", [b"%d" % n for n in range(5)])
     broker.delete_records("lags", 2)
     to = ("--brokers", broker.address)
-    assert rows("topics", "lags", *to) == [["lags", 0, 2, 5, 3], ["lags", 1, 0, 0, 0]]
+    assert rows("topics", "lags", *to) == [["lags", 0, 2, 5, 5, 3], ["lags", 1, 0, 0, 0, 0]]
 
     first = {"(first batch)": {}, "lags": {"0": 1, "1": 0}}  # of penstock-kafka
     query = spark_query(tmp_path / "query", first)
@@ -78,11 +81,11 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
         ["0", "lags", 1, 0, "batch 0"],
     ]
     assert rows("lag", str(query), *to) == [
-        ["0", "lags", 0, 1, 2, 5, 3, "1 records are gone"],
-        ["0", "lags", 1, 0, 0, 0, 0, ""],
+        ["0", "lags", 0, 1, 2, 5, 5, 3, "1 records are gone"],
+        ["0", "lags", 1, 0, 0, 0, 0, 0, ""],
     ]
     own = own_program(tmp_path / "own", {"lags": {"0": 4}, f"lags@{'x' * 22}": {}})
-    assert rows("lag", str(own), *to) == [["clicks", "lags", 0, 4, 2, 5, 1, ""]]
+    assert rows("lag", str(own), *to) == [["clicks", "lags", 0, 4, 2, 5, 5, 1, ""]]
 
     group = Consumer({**broker.conf, "group.id": "lags"})
     places = [TopicPartition("lags", 0, 4), TopicPartition("lags", 1, 0)]
@@ -90,11 +93,45 @@ def test_topics_and_the_lag_of_each_kind_of_reader(broker: Broker, tmp_path: Pat
     group.close()
     file = tmp_path / "conf"
     file.write_text(f"# the brokers\nbootstrap.servers={broker.address}\n")
-    expected = [["lags", "lags", 0, 4, 2, 5, 1, ""], ["lags", "lags", 1, 0, 0, 0, 0, ""]]
+    expected = [["lags", "lags", 0, 4, 2, 5, 5, 1, ""], ["lags", "lags", 1, 0, 0, 0, 0, 0, ""]]
     assert rows("lag", "--group", "lags", "--conf", str(file)) == expected
     assert "lag in all: 3" in KAFKA.succeed("lag", str(query), *to)
     inspected = CHECKPOINT.succeed("inspect", str(query), *to)
     assert "behind: 3 records of source 0, which" in inspected
+
+
+def test_records_behind_an_open_transaction_are_told(
+    broker: Broker,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which readers of committed records get nothing of, whatever its producer waits for."""
+    broker.create_topic("hangs")
+    broker.produce("hangs", [b"%d" % n for n in range(10)])
+    hangs = Producer({**broker.conf, "transactional.id": "elsewhere", "log_level": 0})
+    hangs.init_transactions()
+    hangs.begin_transaction()
+    hangs.produce("hangs", b"in the transaction")
+    hangs.flush()
+    broker.produce("hangs", [b"late"] * 20)
+    to, own = ("--brokers", broker.address), own_program(tmp_path / "own", {"hangs": {"0": 10}})
+    assert rows("topics", "hangs", *to) == [["hangs", 0, 0, 10, 31, 31]]
+    note = "21 behind a transaction that is open at 10"
+    assert rows("lag", str(own), *to) == [["clicks", "hangs", 0, 10, 0, 10, 31, 21, note]]
+    assert "behind: 21 records" in CHECKPOINT.succeed("inspect", str(own), *to)
+    monkeypatch.setattr(planner, "_WRITTEN_S", 0.0)
+    monkeypatch.setattr(planner, "_HANGING_S", 0.0)
+    plans = planner.Planner(
+        Topics(broker.conf, ["hangs"]), attach_storage(str(own)), "clicks", "fail"
+    )
+    for _ in range(3):
+        assert plans.latest({"hangs/0": 10}, {}) == {"hangs/0": 10}
+    assert plans.unreadable == {"hangs/0": 21}
+    assert caplog.text.count("hangs/0: 21 records wait behind a transaction") == 1
+    hangs.abort_transaction()
+    assert eventually(lambda: plans.latest({"hangs/0": 10}, {}) == {"hangs/0": 32})
+    assert plans.unreadable == {}
 
 
 def checkpoint_path(place: Path, **topics: dict[int, int]) -> Path:
@@ -118,7 +155,7 @@ def test_batches_are_shown_and_not_moved(broker: Broker, tmp_path: Path) -> None
         ["batches", "batches-a", 1, 0, at],
         ["batches", "batches-b", 0, 5, at],
     ]
-    assert rows("lag", str(place), *to)[0] == ["batches", "batches-a", 0, 4, 2, 5, 1, ""]
+    assert rows("lag", str(place), *to)[0] == ["batches", "batches-a", 0, 4, 2, 5, 5, 1, ""]
 
     error = CHECKPOINT.fail("rewind", str(place), "--to-batch", "0", "--apply")
     assert "a checkpoint_path of penstock.batched, which no command changes" in str(error)

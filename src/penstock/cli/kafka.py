@@ -25,7 +25,7 @@ app = typer.Typer(
     help="Topics, and the offsets of queries, programs and groups.",
 )
 
-_NUMBERS = ("partition", "offset", "begin", "end", "lag", "records", "batch")
+_NUMBERS = ("partition", "offset", "begin", "end", "written", "lag", "records")
 _Location = Annotated[
     str,
     typer.Argument(metavar="DIR", help="A checkpoint location of any query or program."),
@@ -44,10 +44,18 @@ def topics(
 
     facts = partition_facts(client_settings(brokers, conf), names or ())
     rows = [
-        {"topic": t, "partition": p, "begin": f.begin, "end": f.end, "records": f.end - f.begin}
-        for (t, p), f in _by_place(facts)
+        {
+            "topic": topic,
+            "partition": partition,
+            "begin": found.begin,
+            "end": found.end,
+            "written": found.written,
+            "records": found.written - found.begin,
+        }
+        for (topic, partition), found in _by_place(facts)
     ]
-    _show(rows, ("topic", "partition", "begin", "end", "records"), as_json=as_json)
+    titles = ("topic", "partition", "begin", "end", "written", "records")
+    _show(rows, titles, as_json=as_json)
 
 
 @app.command("offsets")
@@ -103,7 +111,7 @@ def lag(
         for name, parts in ends.items()
         for (topic, partition), end in _by_place(parts)
     ]
-    titles = ("source", "topic", "partition", "offset", "begin", "end", "lag", "note")
+    titles = ("source", "topic", "partition", "offset", "begin", "end", "written", "lag", "note")
     _show(rows, titles, as_json=as_json)
     if not as_json:
         print_line(f"lag in all: {sum(int(str(row['lag'])) for row in rows):,}")
@@ -114,13 +122,16 @@ def _lag_row(
 ) -> dict[str, object]:
     row: dict[str, object] = {"source": source, "topic": topic, "partition": partition}
     if facts is None:
-        return row | {"offset": end, "begin": "-", "end": "-", "lag": 0, "note": "not in Kafka"}
+        nothing = {"begin": "-", "end": "-", "written": "-", "lag": 0, "note": "not in Kafka"}
+        return row | {"offset": end} | nothing
     note = ""
     if end < facts.begin:
         note = f"{facts.begin - end:,} records are gone"
     elif end > facts.end:
         note = "after the end: created again?"
-    found = {"offset": end, "begin": facts.begin, "end": facts.end}
+    elif facts.written > facts.end:
+        note = f"{facts.written - facts.end:,} behind a transaction that is open at {facts.end}"
+    found = {"offset": end, "begin": facts.begin, "end": facts.end, "written": facts.written}
     return row | found | {"lag": facts.behind(end), "note": note}
 
 

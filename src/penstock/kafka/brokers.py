@@ -24,14 +24,16 @@ _ALL = re.compile(".*")
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """What the brokers have of a partition now: records ``[begin, end)``."""
+    """What the brokers have of a partition now: records ``[begin, written)``."""
 
     begin: int
     end: int
+    """Where the records end that can be read: before the first open transaction."""
+    written: int
 
     def behind(self, position: int) -> int:
         """Return how many of them come at or after a position."""
-        return max(0, self.end - max(position, self.begin))
+        return max(0, self.written - max(position, self.begin))
 
 
 def partition_facts(
@@ -47,11 +49,16 @@ def partition_facts(
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    return _facts(Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ()))
+    asked = Topics(settings, sorted({*topics}) or _ALL)
+    return _facts(asked, asked.scan(topics if may_be_gone else ()))
 
 
-def _facts(scan: TopicFacts) -> dict[str, PartitionFacts]:
-    return {part: PartitionFacts(scan.begins[part], end) for part, end in scan.ends.items()}
+def _facts(topics: Topics, scan: TopicFacts) -> dict[str, PartitionFacts]:
+    written = topics.written_ends(scan.ends)
+    return {
+        part: PartitionFacts(scan.begins[part], end, max(end, written[part]))
+        for part, end in scan.ends.items()
+    }
 
 
 def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
@@ -79,7 +86,7 @@ def check_topics_have(settings: Mapping[str, Any], offset: Any) -> None:
     topics = Topics(settings, names)
     scan = topics.scan(names)
     check_ids(topics, ids_in(offset), scan.ids)
-    facts = _facts(scan)
+    facts = _facts(topics, scan)
     for part, begin in sorted(begins.items()):
         if part not in facts or not facts[part].begin <= begin <= facts[part].end:
             raise _not_held(part, begin, facts.get(part))

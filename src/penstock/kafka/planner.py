@@ -8,6 +8,7 @@ before had for it ends the program: its offsets are of other records (ADR 37).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -22,6 +23,10 @@ from penstock.model import Offsets
 from penstock.storage import Storage
 
 _log = logging.getLogger(__name__)
+_WRITTEN_S = 10.0
+"""How often the brokers are asked where what is written ends."""
+_HANGING_S = 60.0
+"""A transaction that is open for longer is told of."""
 
 
 class Planner:
@@ -48,6 +53,11 @@ class Planner:
         self._lost = self._losses.read()
         self._on_data_loss = on_data_loss
         self._planned: tuple[Offsets, Offsets] = ({}, {})  # the last plan's start, and its starts
+        self.unreadable: Offsets = {}
+        """Records from the first open transaction of a partition on, which cannot be read yet."""
+        self._asked_s = -_WRITTEN_S
+        self._stands: dict[str, tuple[int, float]] = {}
+        """Where the end of a partition stands before an open transaction, and since when."""
 
     def scan(self, planned: Offsets = MappingProxyType({})) -> TopicFacts:
         """Return the topics as they are now; those of ``planned`` may be gone.
@@ -110,6 +120,7 @@ class Planner:
             self._losses.add(plan.losses)
             self._lost = self._losses.read()
         self._planned = (start, plan.starts)
+        self._look_for_transactions(facts.ends)
         return plan.ends
 
     def starts(self, start: Offsets, end: Offsets) -> Offsets:
@@ -146,3 +157,26 @@ class Planner:
             return None
         to_latest = self._on_data_loss == "latest"
         return PassOver(self._topics.settings, self._losses, to_latest=to_latest)
+
+    def _look_for_transactions(self, ends: Offsets) -> None:
+        """Find what is written and cannot be read; warn once of each transaction that hangs."""
+        now_s = time.monotonic()
+        if now_s - self._asked_s < _WRITTEN_S:
+            return
+        self._asked_s = now_s
+        written = self._topics.written_ends(ends)
+        self.unreadable = {name: written[name] - end for name, end in ends.items()}
+        self.unreadable = {name: count for name, count in self.unreadable.items() if count > 0}
+        before, self._stands = self._stands, {}
+        for name, count in self.unreadable.items():
+            end, since_s = before.get(name, (-1, now_s))
+            if end != ends[name]:
+                end, since_s = ends[name], now_s
+            elif now_s - since_s >= _HANGING_S:
+                _log.warning(
+                    "%s: %d records wait behind a transaction that is open at offset %d for more "
+                    "than %.0f s (`kafka-transactions.sh find-hanging` tells whose it is)",
+                    *(name, count, end, _HANGING_S),
+                )
+                since_s = float("inf")
+            self._stands[name] = end, since_s

@@ -152,7 +152,11 @@ class RateManager:
         pairs = list(zip(self._entries.values(), available, strict=True))
         cuts = [self._cut(entry, there) for entry, there in pairs]
         limits = {
-            entry.stream.name: InputLimit(entry.rate.limits().records, entry.why, waiting)
+            entry.stream.name: InputLimit(
+                entry.rate.limits().records,
+                entry.why,
+                waiting + entry.stream.unreadable_records(),
+            )
             for (entry, _), (_, waiting) in zip(pairs, cuts, strict=True)
             if entry.stream.takes_limits
         }

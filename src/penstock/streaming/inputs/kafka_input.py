@@ -161,6 +161,10 @@ class KafkaInputDStream(InputDStream):
         cut = cut_range(self._plans.starts(start, end), end, limits, carry)
         return SourceRange(wanted.start, to_json(cut.end, ids_in(wanted.end))), cut.carry
 
+    def unreadable_records(self) -> int:
+        """Return how many records are behind open transactions, as of some seconds ago."""
+        return sum(self._plans.unreadable.values())
+
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range (``KafkaRecord``), read when the tasks run."""
         decoding = None if self._decoders == (None, None) else self._decoding()
