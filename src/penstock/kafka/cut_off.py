@@ -96,7 +96,7 @@ def _created_again(topic: str, planned: str, now: str) -> KafkaDataLossError:
         f"topic with id {planned}, and it has id {now} now, with other records at these offsets",
         operation="check topics",
         ids={"topic": topic, "id": planned, "new_id": now},
-        hint="to read the new topic, give its offsets (for all partitions of the source): penstock "
-        f'checkpoint rewind DIR --to-offsets \'{{"SOURCE":{{"{topic}":{{"0":0}}}}}}\' --apply; '
-        "or start with a new name= of the input, or a new checkpoint location",
+        hint="start with a new checkpoint location; or say where the new topic is read from (all "
+        "partitions of the source; its loss log has to be empty): penstock checkpoint rewind DIR "
+        f'--to-offsets \'{{"SOURCE":{{"{topic}":{{"0":0}}}}}}\' --apply',
     )
