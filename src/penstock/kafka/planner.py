@@ -164,7 +164,11 @@ class Planner:
         if now_s - self._asked_s < _WRITTEN_S:
             return
         self._asked_s = now_s
-        written = self._topics.written_ends(ends)
+        try:
+            written = self._topics.written_ends(ends)
+        except KafkaError as error:  # the next plan asks again
+            _log.debug("It is not known where what is written ends: %s", error)
+            return
         self.unreadable = {name: written[name] - end for name, end in ends.items()}
         self.unreadable = {name: count for name, count in self.unreadable.items() if count > 0}
         before, self._stands = self._stands, {}

@@ -164,18 +164,25 @@ class Sender:
         Raises:
             KafkaError: one cannot be: within ``message.timeout.ms`` the brokers did not take it.
         """
-        while self.client.flush(_FLUSH_S):
+        while self._serve(self.client.flush, _FLUSH_S):
             self._check()
         self._check()
 
     def lost_connections(self) -> bool:
         """Return whether the client has lost a connection to a broker, as far as it knows."""
-        self.client.poll(0)
-        return self._error is not None
+        self._serve(self.client.poll, 0)
+        return bool(self._error or self._fatal)
 
     def _poll(self, wait_s: float) -> None:
-        self.client.poll(wait_s)
+        self._serve(self.client.poll, wait_s)
         self._check()
+
+    def _serve(self, call: Callable[[float], int], wait_s: float) -> int:
+        try:
+            return call(wait_s)
+        except KafkaException as raised:  # the client failed for good
+            self._fatal = error_of(raised)
+            return 0
 
     def _check(self) -> None:
         """Raise KafkaError if a record failed, or the client did, for good."""

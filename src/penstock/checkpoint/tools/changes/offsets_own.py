@@ -68,14 +68,21 @@ def plan_own_offsets(
         *new_file(checkpoint, offsets_path, offsets, "these offsets"),
         *new_file(checkpoint, commit_path, encode_commit(position.commit, {}), "the batch is done"),
     )
-    meaning = tuple(_meaning(position, wanted))
+    meaning = tuple(_meaning(checkpoint, position, wanted))
     return Plan(checkpoint.url, command, meaning, changes, newest)
 
 
-def _meaning(position: Position, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _meaning(
+    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any]
+) -> Iterator[str]:
     batch_id = position.next_id
     yield f"batch {batch_id} reads nothing; batch {batch_id + 1} runs next, and begins there"
     for source, offset in wanted.items():
         by = moved(position.newest.end_offsets[source], offset) or 0
         yield f"source {source}: {by:+,} offsets in all"
+    if any("/losses/" in path for path in checkpoint.files):
+        yield (
+            "what the loss log has is passed over again (`penstock journal losses`): delete the "
+            "entries whose records are to be read"
+        )
     yield "windows still hold what they have; an output gets records that are read again twice"
