@@ -36,7 +36,6 @@ WRITING = {
     "journal consumers rm",
     "journal replay",
     "journal skip",
-    "kafka reset",
     "rate pause",
     "rate resume",
     "rate set",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
-from dataclasses import replace
+from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from penstock.kafka.losses import LossLog
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
 from penstock.kafka.reader import read_batches, read_records
-from penstock.kafka.topics import TopicFacts, Topics
+from penstock.kafka.topics import Topics
 from penstock.storage import Storage, open_storage
 from penstock.streaming import DStream
 from tests.kafka.broker import Broker
@@ -90,20 +89,12 @@ def test_a_log_that_ends_within_a_planned_range_is_a_loss(
     assert (loss.records.start_offset, loss.records.end_offset) == (start + len(read), 10)
 
 
-class OldTopics(Topics):
-    """Of brokers that have no ids, to which a topic that is created anew was cut off."""
-
-    def scan(self, may_be_gone: Container[str] = ()) -> TopicFacts:
-        facts = super().scan(may_be_gone)
-        return replace(facts, ids=dict.fromkeys(facts.ids))
-
-
 def test_a_log_that_was_cut_off_and_grows_again(broker: Broker, topic: str, tmp_path: Path) -> None:
     """The batch has the same records whenever it runs, and no later one lacks what has come."""
     part, storage = f"{topic}/0", open_storage(tmp_path)
 
     def planner() -> Planner:
-        return Planner(OldTopics(broker.conf, [topic]), storage, "clicks", "earliest")
+        return Planner(Topics(broker.conf, [topic]), storage, "clicks", "earliest")
 
     def read(planner: Planner, start: int, end: int) -> list[Any]:
         ranges = planner.ranges({part: start}, {part: end})
@@ -111,18 +102,18 @@ def test_a_log_that_was_cut_off_and_grows_again(broker: Broker, topic: str, tmp_
 
     broker.produce(topic, values(0, 10))
     plans = planner()
-    assert plans.latest({part: 0})[part] == 10
+    assert plans.latest({part: 0}, {})[part] == 10
     cut_off(broker, topic, values(100, 105))
     assert read(plans, 0, 10) == values(100, 105)
     broker.produce(topic, values(105, 108))
     plans = planner()
     assert read(plans, 0, 10) == values(100, 105)
-    assert plans.latest({part: 10}, done={})[part] == 10  # the batch is not committed yet
+    assert plans.latest({part: 10}, {}, done={})[part] == 10  # the batch is not committed yet
     assert read(plans, 0, 10) == values(100, 105)
-    assert plans.latest({part: 10}, done={part: 10})[part] == 8
+    assert plans.latest({part: 10}, {}, done={part: 10})[part] == 8
     broker.produce(topic, values(108, 111))
     plans = planner()
-    assert plans.latest({part: 8})[part] == 11
+    assert plans.latest({part: 8}, {})[part] == 11
     assert read(plans, 8, 11) == values(108, 111)
     held = [(loss.records.partition, loss.records.start_offset) for loss in losses(storage)]
     assert held == [(f"{topic}-0", 10), (f"{topic}-0~cut", 5)]
@@ -130,28 +121,6 @@ def test_a_log_that_was_cut_off_and_grows_again(broker: Broker, topic: str, tmp_
 
 def losses(storage: Storage) -> list[Loss]:
     return read_losses(storage, source_folder("clicks"))
-
-
-@pytest.mark.spark
-def test_a_program_goes_on_with_what_comes_after_a_cut(
-    program: Program, topic: str, broker: Broker
-) -> None:
-    broker.produce(topic, values(0, 10))
-
-    def read_late(rdd: RDD[Any]) -> None:
-        if not program.seen:
-            cut_off(broker, topic, values(100, 105))
-        program.note(rdd)
-
-    stepper = program.start(
-        [topic], on_data_loss="earliest", define=lambda s: s.foreachRDD(read_late)
-    )
-    stepper.step()
-    broker.produce(topic, values(105, 108))
-    stepper.step(2)
-    assert program.seen[0] == values(100, 105)
-    assert [batch for batch in program.seen[1:] if batch] == [values(100, 108)]  # by its id, anew
-    assert (f"{topic}-0", 5, 10) in program.losses()
 
 
 @pytest.mark.spark

@@ -1,19 +1,19 @@
-"""Records that are gone before they are read: retention, and topics that are created anew."""
+"""Records that are gone before they are read: retention, and topics that are created again."""
 
 from __future__ import annotations
 
+import json
+import re
 from itertools import count
 from typing import Any
 
 import pytest
 from pyspark import RDD
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
-from penstock.checkpoint.tools import apply_plan, plan_undo
 from penstock.cli.main import app
-from penstock.errors import BatchFailedError, ConfigError, KafkaDataLossError
-from penstock.kafka.losses import LossLog, LostRange
-from penstock.storage import attach_storage
+from penstock.errors import BatchFailedError, ConfigError, KafkaDataLossError, KafkaError
+from penstock.kafka.offsets import from_json, ids_in
 from penstock.streaming import DStream
 from tests.kafka.broker import Broker
 from tests.kafka.program import Program
@@ -101,26 +101,16 @@ def test_a_task_fails_when_a_loss_ends_the_program(program: Program, topic: str)
         stepper.step()
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_batch_that_runs_again_leaves_out_what_is_lost(
-    program: Program, topic: str, anew: bool
-) -> None:
+def test_a_batch_that_runs_again_leaves_out_what_is_lost(program: Program, topic: str) -> None:
     program.broker.produce(topic, values(0, 6))
     failing = program.start([topic], on_data_loss="earliest", define=fail)
     with pytest.raises(BatchFailedError, match="not yet"):
         failing.step()
     program.stop()
-    if anew:
-        create_anew(program.broker, topic, values(100, 109))
-    else:
-        program.broker.delete_records(topic, before=4)
+    program.broker.delete_records(topic, before=4)
     program.start([topic], on_data_loss="earliest").step(3)
-    if anew:
-        assert [batch for batch in program.seen if batch] == [values(100, 109)]
-        assert program.losses() == [(f"{topic}-0", 0, 6), (f"{topic}-0", 6, 6)]
-    else:
-        assert program.seen[0] == values(4, 6)
-        assert program.losses() == [(f"{topic}-0", 0, 4)]
+    assert program.seen[0] == values(4, 6)
+    assert program.losses() == [(f"{topic}-0", 0, 4)]
 
 
 def fail(stream: DStream) -> None:
@@ -130,57 +120,50 @@ def fail(stream: DStream) -> None:
     stream.foreachRDD(raise_error)
 
 
-def create_anew(broker: Broker, topic: str, records: list[bytes], partitions: int = 1) -> None:
+def create_again(broker: Broker, topic: str, records: list[bytes]) -> None:
     broker.delete_topic(topic)
     assert eventually(lambda: not broker.has_topic(topic))
-    broker.create_topic(topic, partitions)
+    broker.create_topic(topic)
     broker.produce(topic, records)
 
 
-@pytest.mark.parametrize(
-    ("policy", "read", "next_offset"),
-    [("earliest", values(100, 109), 9), ("latest", [], 9)],
-)
-def test_a_topic_that_is_created_anew_is_noticed(
-    program: Program, topic: str, policy: Any, read: list[bytes], next_offset: int
+@pytest.mark.parametrize("policy", ["fail", "earliest"])
+def test_a_topic_that_is_created_again_stops_the_program(
+    program: Program, topic: str, policy: Any
 ) -> None:
     """The new topic is longer than the old one, so its offsets alone would not tell."""
     program.broker.produce(topic, values(0, 4))
     stepper = program.start([topic], on_data_loss=policy)
     stepper.step()
-    create_anew(program.broker, topic, values(100, 109))
-    stepper.step(2)
-    program.broker.produce(topic, values(200, 201))
-    program.start([topic], on_data_loss=policy).step()  # it is still known after a restart
-    assert [batch for batch in program.seen if batch] == list(
-        filter(None, [values(0, 4), read, values(200, 201)])
-    )
-    assert program.offsets(3) == [{f"{topic}@1": {"0": next_offset + 1}}]
-    assert program.losses() == [(f"{topic}-0", 4, 4)]
+    before = ids_in(program.offsets(0)[0])[topic]
+    create_again(program.broker, topic, values(100, 109))
+    what = rf"topic {topic} was deleted and created again: .* id {re.escape(before)}, and it has id"
+    for _ in range(2):  # while it runs, and at each start after it
+        with pytest.raises(KafkaDataLossError, match=what):
+            stepper.step()
+        program.stop()
+        stepper = program.start([topic], on_data_loss=policy)
+    program.stop()
+    rewind = ["checkpoint", "rewind", str(program.location), "--apply", "--to-offsets"]
+    offsets = json.dumps({"0": {topic: {"0": 0}}})
+    assert CliRunner().invoke(app, [*rewind, offsets]).exit_code == 0
+    program.start([topic], on_data_loss=policy).step(2)
+    assert [batch for batch in program.seen if batch] == [values(0, 4), values(100, 109)]
+    assert ids_in(program.offsets(2)[0])[topic] != before
     assert CliRunner().invoke(app, ["checkpoint", "validate", str(program.location)]).exit_code == 0
 
 
-def test_a_topic_that_is_created_anew_ends_the_program(program: Program, topic: str) -> None:
-    program.broker.produce(topic, values(0, 4))
-    program.start([topic]).step()
+def test_a_planned_batch_of_a_topic_that_was_created_again_is_not_read(
+    program: Program, topic: str
+) -> None:
+    program.broker.produce(topic, values(0, 6))
+    with pytest.raises(BatchFailedError, match="not yet"):
+        program.start([topic], define=fail).step()
     program.stop()
-    create_anew(program.broker, topic, values(100, 109))
-    for _ in range(2):  # and each start after it
-        stepper = program.start([topic])
-        with pytest.raises(KafkaDataLossError, match=f"topic {topic} was deleted and created anew"):
-            stepper.step()
-        program.stop()
-
-
-def test_a_location_without_ids_takes_those_of_today(program: Program, topic: str) -> None:
-    program.broker.produce(topic, values(0, 4))
-    program.start([topic]).step()
-    program.stop()
-    for path in (program.location / "sources" / "numbers" / "topics").iterdir():
-        path.unlink()
-    program.broker.produce(topic, values(4, 6))
-    program.start([topic]).step()
-    assert program.seen == [values(0, 4), values(4, 6)]
+    create_again(program.broker, topic, values(100, 109))
+    with pytest.raises(BatchFailedError, match="was deleted and created again"):
+        program.start([topic])
+    assert program.seen == []
 
 
 def test_a_named_topic_that_is_deleted_leaves_the_others(
@@ -195,73 +178,20 @@ def test_a_named_topic_that_is_deleted_leaves_the_others(
     assert eventually(lambda: not program.broker.has_topic(other))
     program.broker.produce(topic, values(2, 3))
     stepper.step()
+    assert program.seen[1:] == [values(2, 3)]
+    assert from_json(program.offsets(1)[0]) == {f"{topic}/0": 3, f"{other}/0": 2}
+    assert caplog.text.count(f"Topic {other} does not exist any more") == 1
     program.stop()
+    with pytest.raises(KafkaError, match=f"topic.*{other}"):
+        program.start([topic, other])
     program.broker.produce(topic, values(3, 4))
-    program.start([topic, other]).step()  # it is known after a restart
-    assert program.seen[1:] == [values(2, 3), values(3, 4)]
-    assert program.offsets(2) == [{topic: {"0": 4}, other: {"0": 2}}]
-    assert caplog.text.count(f"Topic {other} does not exist any more") == 2  # once in each run
+    program.start([topic]).step()
+    assert program.seen[2:] == [values(3, 4)]
     shown = CliRunner().invoke(
         app, ["kafka", "lag", str(program.location), "--brokers", program.broker.address]
     )
     assert "not in Kafka" in shown.output
     assert "lag in all: 0" in shown.output
-
-
-def reset(program: Program, *options: str) -> Result:
-    command = ["kafka", "reset", str(program.location), "--brokers", program.broker.address]
-    return CliRunner().invoke(app, [*command, *options, "--apply"])
-
-
-@pytest.mark.parametrize(
-    ("offset", "read", "lost"), [(4, values(4, 10), []), (6, values(6, 10), [(4, 6)])]
-)
-def test_a_reset_has_records_read_that_were_passed_over(
-    program: Program, topic: str, offset: int, read: list[bytes], lost: list[tuple[int, int]]
-) -> None:
-    program.broker.produce(topic, values(0, 4))
-    program.start([topic]).step()
-    program.broker.produce(topic, values(4, 10))
-    losses = LossLog(attach_storage(str(program.location)), "numbers")
-    losses.add([LostRange(f"{topic}/0", 4, 10, "records [0, 4) were deleted")])  # as "latest" does
-    program.start([topic]).step()
-    program.stop()
-    program.seen.clear()
-    assert program.losses() == [(f"{topic}-0", 4, 10)]
-    done = reset(program, "--to-offset", str(offset))
-    assert done.exit_code == 0, done
-    assert program.losses() == [(f"{topic}-0", *each) for each in lost]
-    undo = done.output.rpartition("undo ")[2].split()[0]
-    apply_plan(plan_undo(undo))
-    assert program.losses() == [(f"{topic}-0", 4, 10)]
-    assert reset(program, "--to-offset", str(offset)).exit_code == 0
-    program.start([topic]).step()
-    assert program.seen == [read]
-    assert CliRunner().invoke(app, ["checkpoint", "validate", str(program.location)]).exit_code == 0
-
-
-@pytest.mark.parametrize("is_noticed", [False, True])
-def test_offsets_of_a_topic_that_is_created_anew_are_not_reset(
-    program: Program, topic: str, is_noticed: bool
-) -> None:
-    program.broker.produce(topic, values(0, 4))
-    program.start([topic]).step()
-    program.stop()
-    create_anew(program.broker, topic, values(100, 109))
-    if is_noticed:
-        stepper = program.start([topic])
-        with pytest.raises(KafkaDataLossError):
-            stepper.step()
-        program.stop()
-    refused = reset(program, "--to-earliest").exception
-    assert isinstance(refused, KafkaDataLossError)
-    assert f"topic {topic} was deleted and created anew" in str(refused)
-    program.start([topic], on_data_loss="earliest").step(2)
-    program.stop()
-    program.seen.clear()
-    assert reset(program, "--to-offset", "7").exit_code == 0
-    program.start([topic]).step()
-    assert program.seen == [values(107, 109)]
 
 
 def test_a_policy_that_does_not_exist(program: Program) -> None:

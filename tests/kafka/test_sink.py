@@ -578,7 +578,7 @@ def test_a_client_that_does_not_return(
     def make(*args: Any, **own: Any) -> producer.Sender:
         sender = made(*args, **own)
         if next(turns) == stuck:
-            sender.client = Stuck(sender.client, "send_offset", ends)  # type: ignore[assignment]
+            sender.client = Stuck(sender.client, "send_offsets_to_transaction", ends)
         return sender
 
     monkeypatch.setattr(transactions, "Sender", make)
@@ -602,12 +602,11 @@ def test_a_client_that_does_not_end_holds_no_program_up(
     sender = one.sink._sender
     assert sender is not None
     client = sender._sender.client
-    sender._sender.client = Stuck(client, "close", ends)  # type: ignore[assignment]
+    sender._sender.client = Stuck(client, "purge", ends)
     monkeypatch.setattr(transactions, "_STUCK_S", 0.1)
     one.sink.close()
     assert "did not end within 0.1 s" in caplog.text
     ends.set()
-    client.close()
 
 
 def no_fencing(patch: pytest.MonkeyPatch) -> None:

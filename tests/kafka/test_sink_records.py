@@ -8,13 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError as ClientError
 
-from penstock.errors import ConfigError
+from penstock.errors import ConfigError, KafkaError
 from penstock.kafka import KafkaRange
-from penstock.kafka.producer import ProducerHandle
 from penstock.kafka.reader import read_records
 from penstock.kafka.sink import Encoder, Outgoing, send_partition
+from penstock.kafka.sink.producer import Sender
 from penstock.kafka.sink.records import Tally
 from tests.kafka.broker import Broker
 
@@ -126,12 +125,8 @@ def test_more_records_than_the_queue_holds(broker: Broker) -> None:
     assert [r.value for r in found] == 2 * values
 
 
-def test_a_message_that_the_client_refuses_is_told_by_its_place() -> None:
-    client = ProducerHandle(
-        {"message.max.bytes": 1000, "log_level": 0}, lambda error: None, lambda *failed: None
-    )
-    queued, error = client.produce("t", None, [b"1", b"2", b"3" * 2000, b"4"])
-    assert queued == 2
-    assert error is not None
-    assert error.code() == ClientError.MSG_SIZE_TOO_LARGE
-    client.close()
+def test_a_message_that_the_client_refuses_is_told() -> None:
+    sender = Sender({"bootstrap.servers": "127.0.0.1:1", "message.max.bytes": 1000})
+    with pytest.raises(KafkaError, match=r"too large.*topic=t.*value b'333"):
+        sender.send(Outgoing("t", None, [b"1", b"3" * 2000, b"4"]))
+    sender.close()

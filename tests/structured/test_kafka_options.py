@@ -62,6 +62,48 @@ def test_users_in_the_form_of_java() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "password"),
+    [
+        ("username='KEY' password='s3cret/+x=';", "s3cret/+x="),
+        ("username=KEY password=s3cret;", "s3cret"),
+        ("username=KEY password=s3cret ;", "s3cret"),
+        ("username=KEY password=s3.c-r$t serviceName=kafka;", "s3.c-r$t"),
+        ("""username='KEY' password='a"b';""", 'a"b'),
+        (r"""username="KEY" password="a\"\101\n";""", 'a"A\n'),
+        ('username="KEY" note="password=x" password="s3cret";', "s3cret"),
+        ('username="KEY" // the user\n /* and\n */ password="s3cret";', "s3cret"),
+        ('username="KEY" password="first" password="s3cret";', "s3cret"),
+    ],
+)
+@pytest.mark.parametrize("package", ["org.apache.kafka.", "kafkashaded.org.apache.kafka."])
+def test_jaas_texts_are_read_as_java_reads_them(options: str, password: str, package: str) -> None:
+    jaas = f"{package}common.security.plain.PlainLoginModule required {options}"
+    found = parse(**{"kafka.sasl.jaas.config": jaas}).settings
+    assert (found["sasl.username"], found["sasl.password"]) == ("KEY", password)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{PLAIN} username=KEY password=tell+nobody;", "other characters than letters"),
+        (f"{PLAIN} username=KEY password=7tellnobody;", "begin with a digit, need quotes"),
+        (f"{PLAIN} username=KEY password=tell/nobody;", "a ';' at its end"),
+        (f'{PLAIN} username=KEY password="tellnobody', "other characters than letters"),
+        (f'{PLAIN} username=KEY password="tellnobody"', "a ';' at its end"),
+        (f'{PLAIN} username=KEY password="tellnobody"; {PLAIN};', "a ';' at its end"),
+        (f"{PLAIN} username=KEY password= ;", "a ';' at its end"),
+        (f'{PLAIN} username=KEY password="tellnobody" tokenauth=true;', "delegation token"),
+        ('username="KEY" password="tellnobody";', "does not begin with a login module"),
+        ('a.OAuthBearerLoginModule required user="tellnobody";', "is not one of PlainLoginModule"),
+    ],
+)
+def test_jaas_texts_that_java_refuses_are_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        parse(**{"kafka.sasl.jaas.config": text})
+    assert "nobody" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"startingOffset": "earliest"}, "has no option 'startingoffset'.*'startingOffsets'"),

@@ -20,6 +20,7 @@ class FlakyTopics:
     """The partitions; each of the next ``failing`` calls finds no broker."""
 
     failing = 0
+    ids: Mapping[str, str] = {}
 
     def __init__(self, *_: object) -> None:
         pass
@@ -27,7 +28,7 @@ class FlakyTopics:
     def scan(self) -> TopicFacts:
         return TopicFacts(begins={"clicks/0": 0}, ends=ENDS, ids={"clicks": None})
 
-    def latest(self, start: Offsets) -> Offsets:
+    def latest(self, start: Offsets, ids: Mapping[str, str]) -> Offsets:
         if FlakyTopics.failing:
             FlakyTopics.failing -= 1
             raise KafkaError("the brokers do not answer")

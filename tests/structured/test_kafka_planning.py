@@ -6,7 +6,7 @@ Without Spark: ``DrivenQuery`` calls the reader as Spark does.
 from __future__ import annotations
 
 import json
-import shutil
+import re
 from itertools import count
 from pathlib import Path
 
@@ -14,9 +14,10 @@ import pytest
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.errors import ConfigError, KafkaDataLossError, RecoveryMismatchError
+from penstock.errors import ConfigError, KafkaDataLossError
 from penstock.journal.losses.loss_log import read_losses, source_folder
 from penstock.kafka.brokers import group_offsets
+from penstock.kafka.offsets import ids_in
 from penstock.storage import attach_storage
 from tests.kafka.broker import Broker
 from tests.structured.driven_query import DrivenQuery
@@ -163,18 +164,6 @@ def test_lost_records_end_the_query_or_are_noted(query: DrivenQuery, tmp_path: P
     assert query.drain() == [values(7, 9)]
 
 
-def test_a_topic_that_is_created_anew(query: DrivenQuery, tmp_path: Path) -> None:
-    query.options = {"onDataLoss": "earliest", "lossLog": str(tmp_path / "losses")}
-    query.broker.produce(query.topic, values(0, 3))
-    query.drain()
-    query.broker.delete_topic(query.topic)
-    assert eventually(lambda: not query.broker.has_topic(query.topic))
-    query.broker.create_topic(query.topic)
-    query.broker.produce(query.topic, values(3, 8))
-    assert query.drain() == [values(3, 8)]
-    assert query.offsets(query.newest()) == {f"{query.topic}@1": {"0": 5}}
-
-
 def test_a_group_shows_the_lag(query: DrivenQuery) -> None:
     query.options["groupIdPrefix"] = "shop"
     query.broker.produce(query.topic, values(0, 3))
@@ -239,89 +228,39 @@ def test_options_of_a_batch_read_are_refused_for_a_query(query: DrivenQuery) -> 
         query.drain()
 
 
-def create_anew(query: DrivenQuery, records: list[bytes | None]) -> None:
+def create_again(query: DrivenQuery, records: list[bytes | None]) -> None:
     query.broker.delete_topic(query.topic)
     assert eventually(lambda: not query.broker.has_topic(query.topic))
     query.broker.create_topic(query.topic)
     query.broker.produce(query.topic, records)
 
 
-@pytest.fixture
-def anew(query: DrivenQuery) -> DrivenQuery:
-    """A query whose topic was created anew, with two records that wait."""
-    query.options = {"onDataLoss": "earliest", "lossLog": str(query.location)}
-    query.broker.produce(query.topic, values(0, 3))
-    query.drain()
-    create_anew(query, values(3, 8))
-    assert query.drain() == [values(3, 8)]
-    query.broker.produce(query.topic, values(8, 10))
-    return query
-
-
-@pytest.mark.parametrize("mode", ["earliest", "latest", "fail"])
-def test_topics_are_added_after_one_was_created_anew(anew: DrivenQuery, mode: str) -> None:
-    other = anew.broker.create_topic(f"a-{anew.topic}")  # the first one now
-    anew.broker.produce(other, values(20, 22))
-    anew.options |= {"onDataLoss": mode, "subscribe": f"{anew.topic},{other}"}
-    read = [value for batch in anew.drain() for value in batch]
-    assert sorted(value or b"" for value in read) == [*values(8, 10), *values(20, 22)]
-    assert anew.offsets(anew.newest()) == {f"{anew.topic}@1": {"0": 7}, other: {"0": 2}}
-    create_anew(anew, values(30, 31))
-    anew.options["onDataLoss"] = "earliest"
-    assert anew.drain() == [values(30, 31)]
-    assert anew.offsets(anew.newest()) == {f"{anew.topic}@2": {"0": 1}, other: {"0": 2}}
-
-
-@pytest.mark.parametrize("options", ["no ids", "no loss log", "another place"])
-def test_offsets_of_a_topic_whose_ids_are_gone_are_refused(anew: DrivenQuery, options: str) -> None:
-    if options == "another place":
-        anew.place = "1"
-    else:
-        shutil.rmtree(anew.location / "sources" / "0" / "topics")
-    if options == "no loss log":
-        anew.options = {"failOnDataLoss": "false"}
-    for _ in range(2):
-        with pytest.raises(RecoveryMismatchError, match=rf"{anew.topic}@1.*not there.*lossLog"):
-            anew.drain()
-
-
-def test_a_topic_that_is_created_anew_after_the_plan(query: DrivenQuery) -> None:
-    """Before its tasks read: a batch has no records of another topic at its offsets."""
-    query.options = {"onDataLoss": "earliest", "lossLog": str(query.location)}
+@pytest.mark.parametrize("policy", ["fail", "earliest", "as Spark"])
+def test_a_topic_that_is_created_again_stops_the_query(
+    query: DrivenQuery, tmp_path: Path, policy: str
+) -> None:
+    """Although the new topic has records behind the query's offsets; also of a planned batch."""
+    losses = {"onDataLoss": "earliest", "lossLog": str(tmp_path / "losses")}
+    options = {"fail": {}, "earliest": losses, "as Spark": {"failOnDataLoss": "false"}}
+    query.options = options[policy]
     query.broker.produce(query.topic, values(0, 2))
     query.drain()
     query.broker.produce(query.topic, values(2, 5))
     reader = query.reader()
     start = query.resume(reader)
-    end = reader.latestOffset(start, reader.getDefaultReadLimit())
-    create_anew(query, values(10, 20))
-    query.run(reader, start, end)
+    end = json.loads(json.dumps(reader.latestOffset(start, reader.getDefaultReadLimit())))
+    create_again(query, values(10, 20))
+    before = re.escape(ids_in(start)[query.topic])
+    what = f"topic {query.topic} was deleted and created again: .* id {before}, and it has id"
+    with pytest.raises(KafkaDataLossError, match=what):
+        query.run(reader, start, end)
     reader.stop()
-    query.drain()
-    assert query.seen == [values(0, 2), values(10, 20)]
-
-
-@pytest.mark.parametrize("then", ["a loss log", "the checkpoint", "as Spark", "at once as Spark"])
-def test_a_topic_that_is_created_anew_ends_a_query_without_a_loss_log(
-    query: DrivenQuery, tmp_path: Path, then: str
-) -> None:
-    """Although the new topic has records behind the query's offsets; and then it goes on."""
-    query.broker.produce(query.topic, values(0, 3))
-    query.drain()
-    create_anew(query, values(3, 8))
-    for _ in range(0 if then == "at once as Spark" else 2):
-        with pytest.raises(KafkaDataLossError, match="was deleted and created anew"):
+    for _ in range(2):
+        with pytest.raises(KafkaDataLossError, match=what):
             query.drain()
-    log = query.location if then == "the checkpoint" else tmp_path / "losses"
-    query.options = {"onDataLoss": "earliest", "lossLog": str(log)}
-    if "as Spark" in then:
-        query.options = {"failOnDataLoss": "false"}
-    assert query.drain() == [values(3, 8)]
-    for number, options in enumerate([query.options, {}, query.options], start=8):
-        query.options = options
-        query.broker.produce(query.topic, values(number, number + 1))
-        assert query.drain() == [values(number, number + 1)]
-    assert query.offsets(query.newest()) == {f"{query.topic}@1": {"0": 8}}
+    query.run_nothing({query.topic: {"0": 0}})  # as `penstock checkpoint rewind --to-offsets`
+    assert query.drain() == [values(10, 20)]
+    assert ids_in(query.offsets(query.newest())) != ids_in(start)
 
 
 def test_tasks_note_losses_under_the_place_of_their_source(query: DrivenQuery) -> None:

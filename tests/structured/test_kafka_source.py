@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
@@ -42,15 +41,18 @@ def test_a_query_reads_each_record_once_across_restarts(query: TopicQuery) -> No
     query.broker.produce(query.topic, values(5, 7))
     assert query.drain() == [values(5, 7)]
     # The form of Spark's Kafka source; the first batch only records where the query begins.
-    assert query.offsets(0) == {"(first batch)": {}, query.topic: {"0": 0, "1": 0}}
-    assert query.offsets(1) == {query.topic: {"0": 3, "1": 2}}
-    assert query.offsets(2) == {query.topic: {"0": 5, "1": 2}}
+    first = query.offsets(0)
+    assert first["(first batch)"] == {}
+    assert (first[query.topic], query.offsets(1)[query.topic]) == (
+        {"0": 0, "1": 0},
+        {"0": 3, "1": 2},
+    )
+    assert query.offsets(2)[query.topic] == {"0": 5, "1": 2}
     apply_plan(plan_rewind(query.location, to_batch=1))
     assert query.drain() == [values(5, 7)]
 
 
 def test_two_queries_over_one_dataframe(query: TopicQuery, tmp_path: Path) -> None:
-    """Each notes its topics' ids in its own checkpoint."""
     query.broker.produce(query.topic, values(0, 2))
     writer, places = query.frame().writeStream.format("noop"), [tmp_path / "one", tmp_path / "two"]
     writer = writer.trigger(availableNow=True)
@@ -58,7 +60,7 @@ def test_two_queries_over_one_dataframe(query: TopicQuery, tmp_path: Path) -> No
     for each in started:
         assert each.awaitTermination(int(WAIT_S))
     for place in places:
-        assert (place / "sources/0/topics/0.json").exists()
+        assert (place / "commits/1").exists()
 
 
 def test_records_that_come_after_the_start_of_an_idle_query(query: TopicQuery) -> None:
@@ -139,7 +141,7 @@ def test_a_password_is_in_no_checkpoint_and_no_error(query: TopicQuery) -> None:
     assert PASSWORD not in str(raised.value)
 
 
-def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> None:
+def test_rates_are_of_the_place_in_the_query(query: TopicQuery) -> None:
     """Whatever topics sources read."""
     other, added = (query.broker.create_topic(f"{query.topic}-{name}") for name in ("b", "a"))
     pressure = {"backpressure.enabled": "true", "onDataLoss": "earliest"}
@@ -155,10 +157,6 @@ def test_notes_and_rates_are_of_the_place_in_the_query(query: TopicQuery) -> Non
     query.broker.produce(query.topic, values(0, 2))
     query.broker.produce(other, values(2, 4))
     assert query.drain() == [values(0, 4)]
-    notes = {path.parent.parent.name: path for path in query.location.rglob("topics/0.json")}
-    assert list(json.loads(notes["0"].read_text())) == [query.topic]
-    assert list(json.loads(notes["1"].read_text())) == [other]
-    assert notes.keys() == {"0", "1"}
     storage = open_storage(str(query.location))
     assert {rates.stream for rates in read_rates(storage)} == {"0", "1"}
     RateOverrides(storage).set("1", RateOverride(paused=True))

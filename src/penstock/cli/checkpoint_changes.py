@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime, timezone
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -34,8 +34,6 @@ from penstock.cli.options import (
     PlanJsonOption,
 )
 from penstock.cli.output import counted, print_json, print_line, progress_bar
-from penstock.kafka.held import noted_ids
-from penstock.kafka.identified import IdentifiedOffsets
 from penstock.status import size
 
 app = typer.Typer()
@@ -69,12 +67,12 @@ def rewind(
         to_offsets=None if to_offsets is None else _parse_offsets(to_offsets),
         to_timestamp_ms=None
         if to_timestamp is None
-        else parse_time(to_timestamp, "--to-timestamp"),
+        else _parse_time(to_timestamp, "--to-timestamp"),
         shift_by=shift_by,
         drop_state=drop_state,
-        are_held=_topic_check(location, brokers, conf),
+        are_held=_topic_check(brokers, conf),
     )
-    show_or_apply(plan, apply=apply, as_json=as_json)
+    _show_or_apply(plan, apply=apply, as_json=as_json)
 
 
 @app.command("promote")
@@ -88,8 +86,8 @@ def promote(
 ) -> None:
     """Make the query continue from an old entry, with its settings."""
     refuse_batches(location)
-    plan = plan_promote(location, batch, are_held=_topic_check(location, brokers, conf))
-    show_or_apply(plan, apply=apply, as_json=as_json)
+    plan = plan_promote(location, batch, are_held=_topic_check(brokers, conf))
+    _show_or_apply(plan, apply=apply, as_json=as_json)
 
 
 @app.command("undo")
@@ -105,7 +103,7 @@ def undo(
     as_json: PlanJsonOption = False,
 ) -> None:
     """Take a change back, if no query has run on the location since."""
-    show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
+    _show_or_apply(plan_undo(file), apply=apply, stopped=stopped, as_json=as_json)
 
 
 @app.command("fork")
@@ -132,7 +130,7 @@ def fork(
         print_line(f"done: {plan.target} has id {fork_id}" if apply else NOT_YET)
 
 
-def show_or_apply(plan: Plan, *, apply: bool, stopped: bool = False, as_json: bool) -> None:
+def _show_or_apply(plan: Plan, *, apply: bool, stopped: bool = False, as_json: bool) -> None:
     """Print a plan, and do what it says if that is asked for; ``stopped`` as for apply_plan."""
     if not as_json:
         for line in plan_lines(plan):
@@ -154,16 +152,13 @@ def show_or_apply(plan: Plan, *, apply: bool, stopped: bool = False, as_json: bo
         print_line(f"done; to take it back: penstock checkpoint undo {undo} --apply")
 
 
-def _topic_check(location: str, brokers: str | None, conf: list[str]) -> TopicCheck | None:
+def _topic_check(brokers: str | None, conf: list[str]) -> TopicCheck | None:
     if brokers is None and not conf:
         return None
     settings = client_settings(brokers, conf)
     from penstock.kafka.brokers import check_topics_have  # needs confluent-kafka
 
-    def check(begins: Mapping[str, int]) -> None:
-        check_topics_have(settings, IdentifiedOffsets(begins, noted_ids(location)))
-
-    return check
+    return partial(check_topics_have, settings)
 
 
 def _parse_offsets(text: str) -> dict[str, Any]:
@@ -179,7 +174,7 @@ def _parse_offsets(text: str) -> dict[str, Any]:
     return offsets
 
 
-def parse_time(text: str, option: str) -> int:
+def _parse_time(text: str, option: str) -> int:
     """Return the time that an option says, in ms since the epoch."""
     try:
         if text.isdecimal():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.batched.inspection import inspect_path, is_checkpoint_path
+from penstock.checkpoint.tools.batches import Batch
+from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
+from penstock.checkpoint.tools.offsets import is_of_topics, topic_parts
 from penstock.errors import ConfigError
-from penstock.kafka.held import HeldOffsets, held_offsets
 from penstock.model import Offsets
+
+_INPUTS = "spark.penstock.inputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,22 +22,27 @@ class Reader:
     """One of them."""
 
     name: str
+    """The input's name in a penstock program, the source's number in a query."""
     ends: Offsets
+    """The end of each partition, by ``topic/partition``."""
     at: str
     """What its offsets are of, in words."""
-    held: HeldOffsets | None = None
-    """The entry of its offset log; None of batches, which have files for each topic."""
 
 
 def find_readers(place: str) -> list[Reader]:
-    """Return what reads topics.
+    """Return what reads topics, by the newest batch.
 
     Raises:
         ConfigError: there is nothing, or no such folder.
         PenstockError: its files cannot be read.
     """
-    in_place = _in_checkpoint_path if is_checkpoint_path(place) else _in_checkpoint
-    if not (readers := in_place(place)):
+    if is_checkpoint_path(place):
+        readers = _in_checkpoint_path(place)
+    else:
+        checkpoint = Checkpoint.open(place)
+        batches = checkpoint.batches(checkpoint.planned[-1:])
+        readers = [reader for batch in batches for reader in _of_batch(batch, checkpoint.url)]
+    if not readers:
         raise ConfigError(
             "there are no Kafka offsets",
             operation="find Kafka offsets",
@@ -41,29 +53,20 @@ def find_readers(place: str) -> list[Reader]:
     return readers
 
 
-def one_reader(place: str, name: str | None) -> Reader:
-    """Return the reader of a name, or the only one; raises as ``find_readers``."""
-    readers = find_readers(place)
-    found = [each for each in readers if name in (None, each.name)]
-    if len(found) != 1:
-        known = ", ".join(each.name for each in readers)
-        what = "several sources read topics" if name is None else f"there is no source {name}"
+def _of_batch(batch: Batch, url: str) -> Iterator[Reader]:
+    if batch.offsets is None:
         raise ConfigError(
-            what, operation="find Kafka offsets", path=place, hint=f"--source with one of {known}"
+            f"the newest batch, {batch.batch_id}, cannot be read",
+            operation="find Kafka offsets",
+            path=url,
+            hint="see `penstock checkpoint validate`",
         )
-    return found[0]
-
-
-def _in_checkpoint(place: str) -> list[Reader]:
-    return [
-        Reader(
-            held.name,
-            held.ends,
-            f"batch {held.batch_id}" + ("" if held.is_done else ", not done"),
-            held=held,
-        )
-        for held in held_offsets(place)
-    ]
+    names: list[Any] = json.loads(batch.conf.get(_INPUTS, "[]")) if is_of_penstock(batch) else []
+    at = f"batch {batch.batch_id}" + ("" if batch.committed else ", not done")
+    for number, (source, offset) in enumerate(batch.end_offsets.items()):
+        if is_of_topics(offset):
+            name = str(names[number]) if number < len(names) else source
+            yield Reader(name, topic_parts(offset), at)
 
 
 def _in_checkpoint_path(place: str) -> list[Reader]:

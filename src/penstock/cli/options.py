@@ -39,6 +39,3 @@ LagBrokersOption = Annotated[
     str | None,
     typer.Option(metavar=_BROKERS, help="Ask there how many records come after the newest batch."),
 ]
-TopicsOption = Annotated[
-    list[str], typer.Option(metavar="TOPIC[:PARTITION]", help="Only these; may be repeated.")
-]

@@ -8,7 +8,6 @@ For each partition, of where the stream is (``position``) and what the brokers h
     begin <= position <= end    nothing is lost         position
     position < begin            retention overtook it   begin ("earliest"), end ("latest")
     end < position              the log was cut off     end (see cut_off)
-    of an earlier generation    created anew            as new: at begin, or end ("latest")
     not seen now                a topic is away         it stays
 
 A topic that is new is recorded with where it begins, and read from the next batch on: so that where
@@ -23,7 +22,6 @@ from typing import Literal
 from penstock.errors import KafkaDataLossError
 from penstock.journal.losses.loss_log import Lost
 from penstock.kafka.losses import LOSS_HINT, LostRange, reached
-from penstock.kafka.offsets import generation_of, split_name
 from penstock.model import Offsets
 
 OnDataLoss = Literal["fail", "earliest", "latest"]
@@ -52,7 +50,7 @@ def advance(
 
     Args:
         start: the end of the batch before.
-        begins: where the partitions begin that exist, by their names with generations.
+        begins: where the partitions begin that exist.
         ends: where they end.
         on_data_loss: what happens with lost records.
         lost: the loss log.
@@ -60,36 +58,22 @@ def advance(
     Raises:
         KafkaDataLossError: records are lost, and ``on_data_loss`` is ``"fail"``.
     """
-    current = {split_name(name)[0]: generation_of(name) for name in ends}
     starts: dict[str, int] = {}
     away: dict[str, int] = {}
     losses: list[LostRange] = []
-    anew: set[str] = set()
     positions = reached(start, lost or {})
     for name, position in sorted(start.items()):
-        topic, generation = split_name(name)[0], generation_of(name)
-        if current.get(topic, generation) != generation:
-            anew.add(topic)
-            losses.append(_created_anew(name, position))
-        elif name not in ends:
+        if name not in ends:
             away[name] = position
         else:
             to_latest = on_data_loss == "latest"
             starts[name], loss = _enter(name, positions[name], begins[name], ends[name], to_latest)
             losses += loss
     if losses and on_data_loss == "fail":
-        raise data_loss_error(losses[0], "plan batch")
-    skip = anew if on_data_loss == "latest" else set()
-    for name in ends.keys() - starts.keys():
-        first = ends if split_name(name)[0] in skip else begins
-        away[name] = first[name]
-    return Advance(starts, {**away, **{name: ends[name] for name in starts}}, losses)
-
-
-def data_loss_error(loss: LostRange, operation: str) -> KafkaDataLossError:
-    """Return the error of a loss that ends the program."""
-    ids = {"partition": loss.name, "position": loss.start_offset}
-    return KafkaDataLossError(loss.reason, operation=operation, ids=ids, hint=LOSS_HINT)
+        ids = {"partition": losses[0].name, "position": losses[0].start_offset}
+        raise KafkaDataLossError(losses[0].reason, operation="plan batch", ids=ids, hint=LOSS_HINT)
+    new = {name: begins[name] for name in ends.keys() - starts.keys()}
+    return Advance(starts, {**away, **new, **{name: ends[name] for name in starts}}, losses)
 
 
 def _enter(
@@ -104,11 +88,3 @@ def _enter(
         what = f"{name} ends at {end}, before {position}, up to which it was read: it was cut off"
         return end, [LostRange(name, position, position, what)]
     return position, []
-
-
-def _created_anew(name: str, position: int) -> LostRange:
-    topic, _ = split_name(name)
-    what = (
-        f"topic {topic} was deleted and created anew: what {name} held from {position} on is lost"
-    )
-    return LostRange(name, position, position, what)

@@ -5,21 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.errors import KafkaDataLossError
 from penstock.kafka.client_conf import resolve
+from penstock.kafka.cut_off import check_ids
 from penstock.kafka.failures import client_made, error_of, kafka_error
-from penstock.kafka.identified import IdentifiedOffsets, TopicIds
-from penstock.kafka.offsets import partition_name, split_name
-from penstock.kafka.reset import PartitionFacts, check_held
+from penstock.kafka.offsets import from_json, ids_in, partition_name, split_name
 from penstock.kafka.topics import TopicFacts, Topics
 from penstock.model import Offsets
 
 _TIMEOUT_S = 10.0
 _ALL = re.compile(".*")
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """What the brokers have of a partition now: records ``[begin, written)``."""
+
+    begin: int
+    end: int
+    """Where the records end that can be read: before the first open transaction."""
+    written: int
+
+    def behind(self, position: int) -> int:
+        """Return how many of them come at or after a position."""
+        return max(0, self.written - max(position, self.begin))
 
 
 def partition_facts(
@@ -35,11 +49,16 @@ def partition_facts(
     Raises:
         KafkaError: they do not answer, or refuse; a topic is unknown.
     """
-    return _facts(Topics(settings, sorted({*topics}) or _ALL).scan(topics if may_be_gone else ()))
+    asked = Topics(settings, sorted({*topics}) or _ALL)
+    return _facts(asked, asked.scan(topics if may_be_gone else ()))
 
 
-def _facts(scan: TopicFacts) -> dict[str, PartitionFacts]:
-    return {part: PartitionFacts(scan.begins[part], end) for part, end in scan.ends.items()}
+def _facts(topics: Topics, scan: TopicFacts) -> dict[str, PartitionFacts]:
+    written = topics.written_ends(scan.ends)
+    return {
+        part: PartitionFacts(scan.begins[part], end, max(end, written[part]))
+        for part, end in scan.ends.items()
+    }
 
 
 def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
@@ -55,40 +74,33 @@ def records_behind(settings: Mapping[str, Any], ends: Offsets) -> int:
     return sum(facts[part].behind(end) for part, end in ends.items() if part in facts)
 
 
-def check_topics_have(settings: Mapping[str, Any], begins: IdentifiedOffsets) -> None:
-    """Check that topics are those of before, and still have what comes from offsets on.
+def check_topics_have(settings: Mapping[str, Any], offset: Any) -> None:
+    """Check that topics are those of an entry of an offset log, and have what comes after it.
 
     Raises:
         KafkaDataLossError: they do not.
         KafkaError: the brokers do not answer, or refuse.
     """
-    topics = sorted({split_name(part)[0] for part in begins.ends})
-    scan = Topics(settings, topics).scan(topics)
-    facts = _facts(scan)
-    begins.check(scan.ids)
-    for part, begin in sorted(begins.ends.items()):
-        if part not in facts:
-            raise KafkaDataLossError(
-                f"{part} is not in Kafka any more",
-                operation="check topics",
-                ids={"partition": part},
-                hint="choose another point, or name the other topics (--topic)",
-            )
-        check_held(part, begin, facts[part])
+    begins = from_json(offset)
+    names = sorted({split_name(part)[0] for part in begins})
+    topics = Topics(settings, names)
+    scan = topics.scan(names)
+    check_ids(topics, ids_in(offset), scan.ids)
+    facts = _facts(topics, scan)
+    for part, begin in sorted(begins.items()):
+        if part not in facts or not facts[part].begin <= begin <= facts[part].end:
+            raise _not_held(part, begin, facts.get(part))
 
 
-def topic_ids(settings: Mapping[str, Any], topics: Sequence[str]) -> TopicIds:
-    """Return the topics' ids, None from brokers that have none; raises as ``partition_facts``."""
-    return Topics(settings, sorted({*topics})).scan().ids
-
-
-def offsets_at_time(settings: Mapping[str, Any], topics: Sequence[str], time_ms: int) -> Offsets:
-    """Return each partition's first offset at or after a time, its end without one.
-
-    Raises as ``partition_facts``.
-    """
-    found = Topics(settings, sorted({*topics}))
-    return found.at_time(time_ms, found.scan())
+def _not_held(part: str, begin: int, facts: PartitionFacts | None) -> KafkaDataLossError:
+    what, hint = f"{part} is not in Kafka any more", "choose another point"
+    if facts is not None:
+        gone = f"{facts.begin - begin:,} records are gone, " if begin < facts.begin else ""
+        what = (
+            f"{part} cannot continue from {begin}: {gone}the topic has [{facts.begin}, {facts.end})"
+        )
+        hint = f"choose {facts.begin} to {facts.end}"
+    return KafkaDataLossError(what, operation="check topics", ids={"partition": part}, hint=hint)
 
 
 def group_offsets(settings: Mapping[str, Any], group: str) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Positions beyond the end of a partition: the log was cut off, or it only looks so.
 
-Topics that do not exist any more: so, too.
+So with topics that do not exist any more, or that have another id.
 
 With ``read_committed`` a partition ends before its first open transaction. A stream that read it
 without that setting before may be beyond this end until the transaction ends. And a broker that has
@@ -11,8 +11,10 @@ again, too: SPARK-26267).
 from __future__ import annotations
 
 import time
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
+from penstock.errors import KafkaDataLossError
+from penstock.kafka.offsets import TopicIds
 from penstock.kafka.topics import Topics
 from penstock.model import Offsets
 
@@ -64,3 +66,37 @@ def is_deleted(topics: Topics, topic: str) -> bool:
             return True
         time.sleep(_PAUSE_S)
     return False
+
+
+def check_ids(topics: Topics, planned: Mapping[str, str], now: TopicIds) -> None:
+    """Check that topics are those of a plan; takes ``SURE_S`` if one is not.
+
+    A broker that is behind may name the id of an earlier topic for a moment.
+
+    Args:
+        topics: to ask again.
+        planned: the ids beside the plan's offsets.
+        now: the ids that the brokers have.
+
+    Raises:
+        KafkaDataLossError: a topic was deleted and created again.
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    began_s = time.monotonic()
+    while other := [t for t, known in sorted(planned.items()) if now.get(t) not in (None, known)]:
+        if time.monotonic() - began_s >= SURE_S:
+            raise _created_again(other[0], planned[other[0]], str(now[other[0]]))
+        time.sleep(_PAUSE_S)
+        now = topics.ids(may_be_gone=planned.keys())
+
+
+def _created_again(topic: str, planned: str, now: str) -> KafkaDataLossError:
+    return KafkaDataLossError(
+        f"topic {topic} was deleted and created again: the offsets in the checkpoint are of the "
+        f"topic with id {planned}, and it has id {now} now, with other records at these offsets",
+        operation="check topics",
+        ids={"topic": topic, "id": planned, "new_id": now},
+        hint="start with a new checkpoint location; or say where the new topic is read from (all "
+        "partitions of the source; its loss log has to be empty): penstock checkpoint rewind DIR "
+        f'--to-offsets \'{{"SOURCE":{{"{topic}":{{"0":0}}}}}}\' --apply',
+    )

@@ -104,7 +104,11 @@ def client_made(settings: Mapping[str, Any], conf: Mapping[str, Any]) -> Iterato
     """
     try:
         yield
-    except KafkaException as error:
+    except (KafkaException, SystemError) as raised:
+        # confluent-kafka may call ``error_cb`` while it raises, which makes it a SystemError.
+        error = raised if isinstance(raised, KafkaException) else raised.__cause__
+        if not isinstance(error, KafkaException):
+            raise
         failed = error_of(error)
         why = getattr(conf.get(OAUTH), "error", "")
         told = ClientError(failed.code(), f"{failed.str()}; {why}") if why else failed

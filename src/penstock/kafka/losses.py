@@ -10,12 +10,12 @@ Invariants (those of ``penstock.journal.losses.loss_log`` hold, but for its seco
    or by another task, is not noted twice.
 3. A batch that runs again leaves out what is in the log, also with ``on_data_loss="latest"``, which
    passes over records that could be read.
-4. A reset by an operator removes an entry: its records are read then (``reset_program``). When a
-   log was cut off, what entries have behind its new end will be other records: after the batches
-   that these entries belong to, they are kept as those of ``<topic>-<partition>~cut``, for people.
+4. When a log was cut off, what entries have behind its new end will be other records: after the
+   batches that these entries belong to, they are kept as those of ``<topic>-<partition>~cut``, for
+   people.
 
 An entry without records (``start`` is ``end``) says that what followed is lost, and not how much
-that was: the topic was created anew, or its log was cut off.
+that was: the log was cut off.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from penstock.model import OffsetRange, Offsets
 from penstock.storage import Storage
 
 LOSS_HINT = (
-    "records were deleted before they were read, or the topic was created anew: give it a longer "
-    "retention; on_data_loss='earliest' or 'latest' continues after what is lost, and notes each "
-    "range in the loss log"
+    "records were deleted before they were read: give the topic a longer retention; "
+    "on_data_loss='earliest' or 'latest' continues after what is lost, and notes each range in the "
+    "loss log"
 )
 _log = logging.getLogger(__name__)
 _LONG = 150
@@ -123,8 +123,8 @@ def reached(position: Offsets, lost: Lost) -> Offsets:
 
 
 def loss_partition(name: str) -> str:
-    """Return what the loss log calls a partition: ``clicks-0``, and ``clicks@1-0`` anew."""
-    key, _, partition = name.rpartition("/")
-    if len(key) > _LONG:
-        key = f"{key[:_LONG]}~{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-    return f"{key}-{partition}"
+    """Return what the loss log calls a partition: ``clicks-0``."""
+    topic, _, partition = name.rpartition("/")
+    if len(topic) > _LONG:
+        topic = f"{topic[:_LONG]}~{hashlib.sha256(topic.encode()).hexdigest()[:12]}"
+    return f"{topic}-{partition}"

@@ -1,12 +1,13 @@
 """Offsets of topics, and the ranges between them. Pure.
 
-    {"clicks": {"0": 246189, "1": 246201}}
+    {"clicks": {"0": 246189, "1": 246201}, "clicks@kGl1ZW50LWNsaWNrcy0wMQ": {}}
 
 Topic -> partition -> end offset, exclusive: the form that Spark's Kafka source writes. Within
 penstock an offset map is flat, ``{"clicks/0": 246189}``: a topic's name has no slash.
 
-A topic that was deleted and created anew has other records at the same offsets. It is another one
-here: its *generation* follows its name, ``{"clicks@1": {"0": 12}}``, as in no topic's own name.
+A topic that was deleted and created again has other records at the same offsets, and another id. So
+the id stands beside the offsets, in a key without partitions, which Spark's source skips. Offsets
+without an id (Spark's source and old brokers have none) are those of the topic as it is now.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from penstock.errors import ConfigError, RecoveryMismatchError
@@ -23,10 +25,13 @@ from penstock.model import Offsets
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TopicOffsets = dict[str, dict[str, int]]
 """``{topic: {partition: end offset}}``, as Spark's Kafka source writes it."""
+TopicIds = Mapping[str, str | None]
+"""By topic; None where the brokers have none (before Kafka 2.8)."""
 _EARLIEST, _LATEST = -2, -1
 _MOST_PER_TASK = 250_000
 """A task of Python workers costs about as much as reading 100,000 records."""
-_KEY = re.compile(r"[^@]+(@[0-9]{1,9})?")
+_TOPIC = re.compile(r"[^@]+")
+_TOPIC_WITH_ID = re.compile(r"([^@]+)@([A-Za-z0-9+/_-]{22})")
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
 
@@ -42,15 +47,13 @@ class KafkaRange:
     partition: int
     start_offset: int
     end_offset: int
-    generation: int = 0
-    """How often the topic was created anew before."""
     lost: tuple[tuple[int, int], ...] = ()
     """Offsets ``[start, end)`` within it that the loss log has, ascending: they are not read."""
 
     @property
     def name(self) -> str:
         """The key of the partition in a flat offset map."""
-        return partition_name(self.topic, self.partition, self.generation)
+        return partition_name(self.topic, self.partition)
 
     @property
     def count(self) -> int:
@@ -84,29 +87,24 @@ class KafkaRange:
         return replace(self, start_offset=start, end_offset=end, lost=lost)
 
 
-def partition_name(topic: str, partition: int, generation: int = 0) -> str:
+def partition_name(topic: str, partition: int) -> str:
     """Return the key of a partition in a flat offset map."""
-    return f"{topic}@{generation}/{partition}" if generation else f"{topic}/{partition}"
+    return f"{topic}/{partition}"
 
 
 def split_name(name: str) -> tuple[str, int]:
     """Return topic and partition of a key in a flat offset map."""
-    key, _, partition = name.rpartition("/")
-    return key.partition("@")[0], int(partition)
+    topic, _, partition = name.rpartition("/")
+    return topic, int(partition)
 
 
-def generation_of(name: str) -> int:
-    """Return how often the topic of a key in a flat offset map was created anew before."""
-    return int(name.rpartition("/")[0].partition("@")[2] or 0)
-
-
-def to_json(offsets: Offsets) -> TopicOffsets:
-    """Return a flat offset map in the form of offset logs."""
+def to_json(offsets: Offsets, ids: TopicIds = MappingProxyType({})) -> TopicOffsets:
+    """Return a flat offset map, and the ids of its topics, in the form of offset logs."""
     topics: TopicOffsets = {}
-    for name in sorted(offsets, key=lambda name: (*split_name(name), generation_of(name))):
-        key, _, partition = name.rpartition("/")
-        topics.setdefault(key, {})[partition] = offsets[name]
-    return topics
+    for name in sorted(offsets, key=split_name):
+        topic, _, partition = name.rpartition("/")
+        topics.setdefault(topic, {})[partition] = offsets[name]
+    return topics | {f"{topic}@{ids[topic]}": {} for topic in topics if ids.get(topic)}
 
 
 def from_json(value: Any) -> dict[str, int]:
@@ -129,6 +127,12 @@ def from_json(value: Any) -> dict[str, int]:
     }
 
 
+def ids_in(value: Any) -> dict[str, str]:
+    """Return the ids of topics that a value in an offset log has, by topic."""
+    found = (_TOPIC_WITH_ID.fullmatch(key) for key in value or ())
+    return {match[1]: match[2] for match in found if match}
+
+
 def at_given(
     given: Mapping[str, Mapping[int, int]],
     begins: Offsets,
@@ -144,26 +148,24 @@ def at_given(
     Raises:
         ConfigError: a partition does not exist, or does not hold what comes from its offset on.
     """
-    places = {partition_name(*split_name(name)): name for name in begins}
     wanted = {
         partition_name(topic, partition): offset
         for topic, offsets in given.items()
         for partition, offset in offsets.items()
     }
-    if unknown := sorted(wanted.keys() - places.keys()):
+    if unknown := sorted(wanted.keys() - begins.keys()):
         raise ConfigError(
             f"{option} names {', '.join(unknown)}, which does not exist",
             operation=operation,
-            hint=f"the partitions are {', '.join(sorted(places))}",
+            hint=f"the partitions are {', '.join(sorted(begins))}",
         )
     found = dict(begins)
-    for part, offset in wanted.items():
-        name = places[part]
+    for name, offset in wanted.items():
         begin, end = begins[name], ends[name]
         found[name] = {_EARLIEST: begin, _LATEST: end}.get(offset, offset)
         if not begin <= found[name] <= end:
             raise ConfigError(
-                f"{option} gives offset {offset} of {part}, which holds [{begin}, {end})",
+                f"{option} gives offset {offset} of {name}, which holds [{begin}, {end})",
                 operation=operation,
                 hint=f"give {begin} to {end}, -2 for where it begins, or -1 for where it ends",
             )
@@ -178,7 +180,7 @@ def ranges_between(start: Offsets, end: Offsets) -> list[KafkaRange]:
     found = []
     for name, offset in end.items():
         if start.get(name, offset) < offset:
-            found.append(KafkaRange(*split_name(name), start[name], offset, generation_of(name)))
+            found.append(KafkaRange(*split_name(name), start[name], offset))
     return sorted(found)
 
 
@@ -202,8 +204,10 @@ def split_ranges(
 
 
 def _is_topic(key: Any, ends: Any) -> bool:
-    if not _KEY.fullmatch(str(key)) or not isinstance(ends, Mapping):
+    if not isinstance(ends, Mapping):
         return False
+    if not _TOPIC.fullmatch(str(key)):
+        return not ends and bool(_TOPIC_WITH_ID.fullmatch(str(key)))
     return all(
         isinstance(p, str) and _PARTITION.fullmatch(p) and type(end) is int and end >= 0
         for p, end in ends.items()

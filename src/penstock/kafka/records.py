@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 YEARS_MS = range(-62_135_596_800_000, 253_402_300_800_000)
 """The years 1 to 9999, which Python has. Producers can write any timestamp; others are null."""
+
+
+Headers: TypeAlias = "tuple[tuple[str, bytes | None], ...]"
 
 
 class KafkaRecord(NamedTuple):
@@ -20,7 +23,7 @@ class KafkaRecord(NamedTuple):
     offset: int
     timestamp: int | None
     """Milliseconds since the epoch; None where the broker has none."""
-    headers: tuple[tuple[str, bytes | None], ...]
+    headers: Headers
 
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

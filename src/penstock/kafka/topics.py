@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from penstock.errors import KafkaError
 from penstock.kafka.client_conf import OAUTH, resolve
 from penstock.kafka.failures import FINAL, client_made, error_of, failure_of, kafka_error
-from penstock.kafka.offsets import partition_name, split_name
+from penstock.kafka.offsets import TopicIds, partition_name, split_name
 from penstock.model import Offsets
 
 _TIMEOUT_S = 3.0
@@ -39,11 +39,8 @@ Subscription = Sequence[str] | re.Pattern[str]
 class TopicFacts:
     """What the brokers say of the subscribed topics."""
 
-    ids: Mapping[str, str | None]
-    """Topic -> its id, which a topic that is created anew under its name does not share.
-
-    None where the brokers have none (before Kafka 2.8).
-    """
+    ids: TopicIds
+    """Topic -> its id, which a topic that is created again under its name does not share."""
     begins: Offsets
     """Where the records of each partition begin."""
     ends: Offsets
@@ -100,7 +97,7 @@ class Topics:
         begins, ends = (self._answers(each, least=0) for each in asked)
         return TopicFacts(ids, begins, ends)
 
-    def ids(self, may_be_gone: Container[str] = ()) -> Mapping[str, str | None]:
+    def ids(self, may_be_gone: Container[str] = ()) -> TopicIds:
         """Return the ids of the topics, as ``TopicFacts.ids``, in one request.
 
         Raises as ``scan``.

@@ -125,7 +125,8 @@ INPUT_WAITING = _declare(
     "gauge",
     "input_waiting_records",
     "program stream",
-    "Records that an input had beyond the newest batch when it was planned; Kafka's, too.",
+    "Records that an input had beyond the newest batch when it was planned; Kafka's, too, with "
+    "those behind open transactions.",
 )
 
 # -- what passes through --

@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_TOPIC = re.compile(r"[^@]+(@[0-9]{1,9})?")
-"""With how often it was created again before."""
+_TOPIC = re.compile(r"[^@]+(@[\w+/-]{22})?")
+"""With its id, of a key without partitions."""
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
 
@@ -83,12 +83,9 @@ def is_of_journal(offset: object) -> bool:
 
 
 def topic_parts(offset: object) -> dict[str, int]:
-    """Return the offset of each partition of topics, as ``topic/partition``.
-
-    An offset that does not tell topics apart by how often they were created again.
-    """
+    """Return the offset of each partition of topics, as ``topic/partition``."""
     return {
-        f"{topic.partition('@')[0]}/{partition}": value
+        f"{topic}/{partition}": value
         for topic, partitions in (streams_of(offset) or {}).items()
         for partition, value in partitions.items()
     }

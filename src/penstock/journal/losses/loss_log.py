@@ -55,7 +55,7 @@ class Loss:
 def source_folder(name: str) -> str:
     """Return what stands for a stream in the checkpoint location, for an input without a journal.
 
-    Its loss log is there, and what else it keeps (``penstock.kafka.generations``).
+    Its loss log is there.
     """
     return f"sources/{name}"
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError as ClientError
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.errors import ConfigError, KafkaError
-from penstock.kafka.client_conf import ClientConf, resolve, settings_of
-from penstock.kafka.failures import error_of, kafka_error, settings_checked
-from penstock.kafka.producer import ProducerHandle
+from penstock.kafka.client_conf import OAUTH, ClientConf, resolve, settings_of
+from penstock.kafka.failures import client_made, error_of, kafka_error, settings_checked
 from penstock.kafka.sink.failures import OPERATION
-from penstock.kafka.sink.records import Outgoing
+from penstock.kafka.sink.records import Headers, Outgoing
 
 _CONSUMERS = (
     "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store", "enable.partition.eof",
@@ -24,8 +22,7 @@ _CONSUMERS = (
 )  # fmt: skip
 """Settings of the same mapping that readers use; producers have no such thing."""
 _QUEUE_POLL_S = 0.01
-_FLUSH_S = 0.001
-"""What is delivered wakes no one, as only failures are reported."""
+_FLUSH_S = 0.1
 RETRIES = {"retry.backoff.ms": 10, "reconnect.backoff.max.ms": 1000}
 """Usual settings: a batch waits for each of these, and brokers come back."""
 _CREATED_S = 3.0
@@ -72,9 +69,10 @@ def check_sink_settings(settings: Mapping[str, Any], *, exactly_once: bool) -> N
             operation="configure Kafka sink",
             hint="leave it out; delivery='exactly_once' is what makes transactions",
         )
-    own: dict[str, Any] = {"transactional.id": "penstock"} if exactly_once else {}
+    conf = sender_conf(settings, **({"transactional.id": "penstock"} if exactly_once else {}))
+    conf.pop(OAUTH, None)  # a client would wait for a token
     with settings_checked("configure Kafka sink", settings):
-        Sender(settings, **own).close()
+        Producer(conf)
 
 
 def check_sink_topic(settings: Mapping[str, Any], topic: str) -> None:
@@ -96,7 +94,7 @@ def check_sink_topic(settings: Mapping[str, Any], topic: str) -> None:
         raise kafka_error(error, OPERATION, settings, topic=topic)
 
 
-def refused_topic(client: ProducerHandle, topic: str) -> ClientError | None:
+def refused_topic(client: Producer, topic: str) -> ClientError | None:
     """Return why a topic can never be written, None if it can; to ask may create it.
 
     Raises:
@@ -104,7 +102,7 @@ def refused_topic(client: ProducerHandle, topic: str) -> ClientError | None:
     """
     deadline_s = time.monotonic() + _CREATED_S
     while True:
-        error = client.topic_error(topic, _CREATED_S)
+        error: ClientError | None = client.list_topics(topic, _CREATED_S).topics[topic].error
         if error is None or error.code() not in _REFUSED:
             return None
         if error.code() != ClientError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline_s:
@@ -131,9 +129,11 @@ class Sender:
         self._explain = explain
         self._failed: tuple[ClientError, dict[str, Any]] | None = None
         self._error: ClientError | None = None
-        self.client = ProducerHandle(
-            sender_conf(settings, **own), self._note_error, self._note_failed
-        )
+        self._fatal: ClientError | None = None
+        callbacks = {"error_cb": self._note_error, "on_delivery": self._note_delivery}
+        conf = {**sender_conf(settings, **own), **callbacks, "delivery.report.only.error": True}
+        with client_made(settings, conf):
+            self.client = Producer(conf)
 
     def send(self, records: Outgoing) -> None:
         """Queue records; waits while the queue is full.
@@ -141,33 +141,22 @@ class Sender:
         Raises:
             KafkaError: one of them, or of those before them, cannot be delivered.
         """
-        if records.headers is None:
-            self._send_all(records)
-        else:
-            self._send_each(records)
+        for key, value, headers in records.rows():
+            self._produce(records.topic, key, value, headers or [])
+        self._poll(0)
 
-    def _send_all(self, records: Outgoing) -> None:
+    def _produce(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> None:
         while True:
-            queued, error = self.client.produce(records.topic, records.keys, records.values)
-            if error is None:
-                break
-            records = records.after(queued)
-            self._wait_for_queue(error, records)
-        self._wait(0)
-
-    def _send_each(self, records: Outgoing) -> None:
-        for number, (key, value, headers) in enumerate(records.rows()):
-            send = partial(self.client.produce_one, records.topic, key, value, headers or ())
-            while (error := send()) is not None:
-                self._wait_for_queue(error, records.after(number))
-        self._wait(0)
-
-    def _wait_for_queue(self, error: ClientError, records: Outgoing) -> None:
-        """Raise unless the queue is full; else wait until some of it is sent."""
-        self._wait(_QUEUE_POLL_S)
-        if error.code() != ClientError._QUEUE_FULL:
-            key, value, _ = next(records.rows())
-            raise self.error(error, topic=records.topic, record=shown(key, value))
+            try:
+                self.client.produce(topic, value, key, headers=headers)  # type: ignore[arg-type]
+                return
+            except BufferError:  # the queue is full
+                self._poll(_QUEUE_POLL_S)
+            except KafkaException as raised:
+                self._poll(0)
+                raise self.error(error_of(raised), topic=topic, record=shown(key, value)) from None
 
     def flush(self) -> None:
         """Wait until all records are delivered.
@@ -175,28 +164,33 @@ class Sender:
         Raises:
             KafkaError: one cannot be: within ``message.timeout.ms`` the brokers did not take it.
         """
-        while self._wait(_FLUSH_S, self.client.flush):
-            pass
+        while self._serve(self.client.flush, _FLUSH_S):
+            self._check()
+        self._check()
 
     def lost_connections(self) -> bool:
         """Return whether the client has lost a connection to a broker, as far as it knows."""
-        self.client.poll(0)
-        return self._error is not None
+        self._serve(self.client.poll, 0)
+        return bool(self._error or self._fatal)
 
-    def _wait(self, wait_s: float, call: Callable[[float], int] | None = None) -> int:
-        """Serve the client's reports; return how many records are under way.
+    def _poll(self, wait_s: float) -> None:
+        self._serve(self.client.poll, wait_s)
+        self._check()
 
-        Raises:
-            KafkaError: a record failed, or the client did, for good.
-        """
-        left = (call or self.client.poll)(wait_s)
-        fatal = self.client.fatal_error()
-        if fatal is not None or (self._failed and self._failed[0].code() in _CONSEQUENCES):
-            raise self.error(fatal or self._failure_of_transaction())
+    def _serve(self, call: Callable[[float], int], wait_s: float) -> int:
+        try:
+            return call(wait_s)
+        except KafkaException as raised:  # the client failed for good
+            self._fatal = error_of(raised)
+            return 0
+
+    def _check(self) -> None:
+        """Raise KafkaError if a record failed, or the client did, for good."""
+        if self._fatal or (self._failed and self._failed[0].code() in _CONSEQUENCES):
+            raise self.error(self._fatal or self._failure_of_transaction())
         if self._failed is not None:
             error, ids = self._failed
             raise self.error(error, **ids)
-        return left
 
     def _failure_of_transaction(self) -> ClientError:
         """Return why records were dropped; the client says so when asked for anything more."""
@@ -215,19 +209,21 @@ class Sender:
         return kafka_error(error, OPERATION, self._settings, **ids)
 
     def close(self) -> None:
-        """Drop what is not sent, and end."""
-        self.client.close()
+        """Drop what is not sent, and end; nothing else may be called after it."""
+        self.client.purge()
+        del self.client  # to close it would flush
 
-    def _note_failed(
-        self, error: ClientError, topic: str, partition: int, key: bytes | None, value: bytes | None
-    ) -> None:
+    def _note_delivery(self, error: ClientError | None, message: Message) -> None:
         # When one fails, those behind it are purged: the first failure is the reason.
-        if self._failed is None or self._failed[0].code() in _CONSEQUENCES:
-            ids = {"topic": topic, "partition": partition, "record": shown(key, value)}
+        if error and (self._failed is None or self._failed[0].code() in _CONSEQUENCES):
+            record = shown(message.key(), message.value())
+            ids = {"topic": message.topic(), "partition": message.partition(), "record": record}
             self._failed = (error, ids)
 
     def _note_error(self, error: ClientError) -> None:
         self._error = error
+        if error.fatal():
+            self._fatal = error
 
 
 def shown(key: Any, value: Any) -> str:

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, TypeAlias
 from zlib import crc32
 
 import pyarrow as pa
 
 from penstock.errors import ConfigError
-from penstock.kafka.producer import Column
 
+Column: TypeAlias = "Sequence[bytes | None] | pa.Array"
+"""Keys or values: bytes objects, or an Arrow array of binary."""
 Headers = list[tuple[str, bytes | None]]
 _TEXT_CHARS = 200
 _AT_ONCE = 1000
-"""So many records are made before they are sent: a call of the client costs as much as ten."""
+"""So many records are made before they are sent."""
 _HEADERS_HINT = "return pairs of name (str without NUL) and bytes: [('name', b'1')], or a dict"
 _AS_THEY_ARE = {bytes, type(None)}
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """Records for a topic, one or more, in columns, as the client takes them."""
+    """Records for a topic, one or more, in columns."""
 
     topic: str
     keys: Column | None
@@ -35,12 +36,6 @@ class Outgoing:
     def __len__(self) -> int:
         """Return how many."""
         return len(self.values)
-
-    def after(self, count: int) -> Outgoing:
-        """Return those after the first ones."""
-        keys = None if self.keys is None else self.keys[count:]
-        headers = None if self.headers is None else self.headers[count:]
-        return Outgoing(self.topic, keys, self.values[count:], headers)
 
     def rows(self) -> Iterator[tuple[bytes | None, bytes | None, Headers | None]]:
         """Yield the key, value and headers of each."""

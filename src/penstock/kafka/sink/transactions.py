@@ -150,7 +150,7 @@ class TransactionalSender(Generic[Token]):
         if error is not None:
             raise self._sender.error(error, topic=self._topic)
         # The first answer ends the bootstrap connection; the second comes by the one that follows.
-        self._call(lambda: client.topic_error(self._topic, _TIMEOUT_S))
+        self._call(lambda: client.list_topics(self._topic, _TIMEOUT_S))
         self._call(lambda: client.init_transactions(_TIMEOUT_S))
 
     def is_fresh(self) -> bool:
@@ -178,7 +178,8 @@ class TransactionalSender(Generic[Token]):
         self._check_time()
         client = self._sender.client
         place = TopicPartition(self._topic, 0, token.next_id, to_metadata(token))
-        send = partial(client.send_offset, place, self.name, _TIMEOUT_S)
+        member = self.tokens.consumer.consumer_group_metadata()
+        send = partial(client.send_offsets_to_transaction, [place], member, _TIMEOUT_S)
         self._call(lambda: self._in_time(send))
         self._call(lambda: client.commit_transaction(_TIMEOUT_S))
         self._begun_s = None

@@ -28,7 +28,10 @@ class InputLimit:
     reason: str
     """The estimator's reason."""
     waiting_records: int = 0
-    """What the input had beyond the batch when it was planned; 0 also where that is unknown."""
+    """What the input had beyond the batch when it was planned; 0 also where that is unknown.
+
+    With what cannot be read yet.
+    """
 
 
 @dataclass(frozen=True, slots=True)

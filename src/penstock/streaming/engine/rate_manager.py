@@ -150,7 +150,11 @@ class RateManager:
             return tuple(_unless_paused(entry, there) for entry, there in pairs), {}
         cuts = [*map(self._cut, self._entries.values(), available)]
         limits = {
-            entry.stream.name: InputLimit(entry.rate.limits().records, entry.why, waiting)
+            entry.stream.name: InputLimit(
+                entry.rate.limits().records,
+                entry.why,
+                waiting + entry.stream.unreadable_records(),
+            )
             for entry, (_, waiting) in zip(self._entries.values(), cuts, strict=True)
             if entry.stream.takes_limits
         }

@@ -177,6 +177,10 @@ class InputDStream(DStream):
         """
         return wanted, carry
 
+    def unreadable_records(self) -> int:
+        """Return how many records the source has behind its end, which cannot be read yet."""
+        return 0
+
     def rateController(
         self,
         estimator: RateEstimator,

@@ -24,6 +24,7 @@ from penstock.kafka.offsets import (
     TOPIC_NAME,
     at_given,
     from_json,
+    ids_in,
     ranges_between,
     split_ranges,
     to_json,
@@ -124,12 +125,13 @@ class KafkaInputDStream(InputDStream):
         facts = self._plans.scan()
         if isinstance(self.starting, datetime):
             time_ms = round(self.starting.timestamp() * 1000)
-            return to_json(self._plans.at_time(time_ms, facts))
+            return to_json(self._plans.at_time(time_ms, facts), facts.ids)
         if self.starting == "earliest":
-            return to_json(facts.begins)
+            return to_json(facts.begins, facts.ids)
         if self.starting == "latest":
-            return to_json(facts.ends)
-        return to_json(at_given(self.starting, facts.begins, facts.ends, "kafkaStream"))
+            return to_json(facts.ends, facts.ids)
+        found = at_given(self.starting, facts.begins, facts.ends, "kafkaStream")
+        return to_json(found, facts.ids)
 
     def latest_offset(self, start: SourceOffset, time_ms: int) -> SourceOffset:
         """Return the ends of the topics' partitions.
@@ -138,17 +140,18 @@ class KafkaInputDStream(InputDStream):
 
         Raises:
             KafkaError: they have not answered for a minute.
-            KafkaDataLossError: records after ``start`` are gone, and ``on_data_loss`` is "fail".
+            KafkaDataLossError: records after ``start`` are gone, and ``on_data_loss`` is "fail"; or
+                a topic was deleted and created again.
         """
         try:
-            ends = self._plans.latest(from_json(start), self._done)
+            ends = self._plans.latest(from_json(start), ids_in(start), self._done)
         except KafkaDataLossError:
             raise
         except KafkaError as error:
             self._patience.bear(error)
             return start
         self._patience.recovered()
-        return to_json(ends)
+        return to_json(ends, self._plans.ids)
 
     def cut(
         self, wanted: SourceRange, limits: RangeLimits, carry: Carry
@@ -156,7 +159,11 @@ class KafkaInputDStream(InputDStream):
         """Return as many records as the limits allow, of each partition by its lag."""
         start, end = from_json(wanted.start), from_json(wanted.end)
         cut = cut_range(self._plans.starts(start, end), end, limits, carry)
-        return SourceRange(wanted.start, to_json(cut.end)), cut.carry
+        return SourceRange(wanted.start, to_json(cut.end, ids_in(wanted.end))), cut.carry
+
+    def unreadable_records(self) -> int:
+        """Return how many records are behind open transactions, as of some seconds ago."""
+        return sum(self._plans.unreadable.values())
 
     def compute_range(self, wanted: SourceRange) -> RDD[Any]:
         """Return the records of a range (``KafkaRecord``), read when the tasks run."""
@@ -246,7 +253,7 @@ class KafkaInputDStream(InputDStream):
         return self._planner
 
     def _tasks(self, wanted: SourceRange) -> list[KafkaRange]:
-        self._plans.look_again()
+        self._plans.check_topics(ids_in(wanted.end))
         return split_ranges(self._planned(wanted), cell=CELL)
 
     def _planned(self, wanted: SourceRange) -> list[KafkaRange]:

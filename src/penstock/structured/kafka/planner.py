@@ -12,8 +12,8 @@ Invariants:
    other. The end of the first batch has a mark, which that source skips:
    a first batch of Spark's began elsewhere than with ``{}``, so it is not run here.
 4. What is passed over is in the loss log before the batch that passes over it (``kafka.planner``).
-5. Notes are under the source's place in the query, as Spark's own are, whatever topics it reads:
-   in the loss log's folder, or without one topics' ids in the query's checkpoint.
+5. What is lost is noted under the source's place in the query, as Spark's own notes are, whatever
+   topics it reads.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from penstock.errors import ConfigError, KafkaDataLossError, KafkaError, PenstockError
-from penstock.kafka.generations import Generations
+from penstock.errors import ConfigError, KafkaDataLossError, KafkaError
 from penstock.kafka.group import Group
 from penstock.kafka.losses import LossLog
-from penstock.kafka.offsets import KafkaRange, from_json, split_ranges, to_json
+from penstock.kafka.offsets import KafkaRange, TopicIds, from_json, ids_in, split_ranges, to_json
 from penstock.kafka.pass_over import PassOver
 from penstock.kafka.planner import Planner
 from penstock.model import Offsets
@@ -80,7 +78,7 @@ class KafkaPlanner(StreamPlanner):
 
     Raises:
         KafkaError: the brokers do not answer, or a topic is unknown.
-        StorageError, LogFormatError: the loss log cannot be read.
+        StorageError: the loss log cannot be read.
     """
 
     def __init__(
@@ -88,13 +86,11 @@ class KafkaPlanner(StreamPlanner):
     ) -> None:
         self._options = options
         self._place = place
-        kept = _kept_in(options, place, query)
-        has_ids = kept is not None or options.on_data_loss == "fail"  # else for this run
-        storage = kept or _in_memory(place)
-        _take_over_ids(storage, place, query)
         self._topics = Planner(
-            QueryTopics(options, has_ids=has_ids), storage, place, options.on_data_loss
+            QueryTopics(options), _kept_in(options, place), place, options.on_data_loss
         )
+        self._ids: TopicIds = {}
+        """The ids beside the offsets that were decoded or planned last."""
         self._patience = Patience("No new Kafka records are planned until the brokers answer")
         self._plan = _Plan()
         self._last: Offsets | None = None
@@ -108,10 +104,11 @@ class KafkaPlanner(StreamPlanner):
 
     def encode(self, offsets: Offsets) -> dict[str, Any]:
         """Return ``{"<topic>": {"<partition>": end}}``."""
-        return dict(to_json(offsets))
+        return dict(to_json(offsets, self._ids))
 
     def decode(self, offset: dict[str, Any]) -> Offsets:
         """Return the partitions' ends; raises RecoveryMismatchError if it has none."""
+        self._ids = ids_in(offset)
         return from_json(offset)
 
     def begin(self) -> Offsets:
@@ -131,7 +128,7 @@ class KafkaPlanner(StreamPlanner):
         """
         while True:
             try:
-                available = self._topics.latest(start) if self.has_begun else self._first()
+                available = self._find(start) if self.has_begun else self._first()
                 break
             except KafkaDataLossError:
                 raise
@@ -176,7 +173,7 @@ class KafkaPlanner(StreamPlanner):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[KafkaPartition]:
         """Return tasks of about equal records."""
         least = self._options.values["minPartitions"]
-        self._topics.look_again()
+        self._topics.check_topics(_known(self._ids))
         ranges = self._topics.ranges(start, end)
         split = split_ranges(ranges, least_tasks=least)
         return [KafkaPartition(each, self._place) for each in split]
@@ -191,53 +188,35 @@ class KafkaPlanner(StreamPlanner):
         if self._group is not None:
             self._group.close()
 
+    def _find(self, start: Offsets) -> Offsets:
+        available = self._topics.latest(start, _known(self._ids))
+        self._ids = self._topics.ids
+        return available
+
     def _first(self) -> Offsets:
         facts = self._topics.scan()
+        self._ids = facts.ids
         if not facts.ends:
             _log.warning("No topic matches %s yet", self._options.topics)
         starting = self._options.starting or "latest"
         return start_of(self._options, starting, facts, self._topics.at_time)
 
 
-def _kept_in(options: KafkaOptions, place: str, query: QueryFacts | None) -> Storage | None:
-    """Return where topics' ids and losses are noted: None for this process's memory.
-
-    Without a loss log a query that passes over losses does as Spark's, unless it has noted ids
-    before: what it had read of one topic would else be taken for another's.
-    """
-    if (given := options.values["lossLog"]) is not None:
-        return open_storage(given)
-    own = _checkpoint_of(query)
-    if own is None or options.on_data_loss == "fail" or Generations(own, place).is_noted:
-        return own
-    return None
+def _known(ids: TopicIds) -> dict[str, str]:
+    return {topic: topic_id for topic, topic_id in ids.items() if topic_id is not None}
 
 
-def _in_memory(place: str) -> Storage:
-    return open_storage(f"memory://penstock-kafka-{place}")
-
-
-def _checkpoint_of(query: QueryFacts | None) -> Storage | None:
-    """Return a query's checkpoint location; None on a file system that only Hadoop has, say."""
-    with suppress(PenstockError):
-        return None if query is None else open_storage(query.location)
-    return None
-
-
-def _take_over_ids(storage: Storage, place: str, query: QueryFacts | None) -> None:
-    """Note in a new loss log what the query's checkpoint has, from when there was no log."""
-    noted = Generations(storage, place)
-    if not noted.is_noted and (own := _checkpoint_of(query)):
-        before = Generations(own, place)
-        if before.is_noted:
-            noted.begin_with(before)
+def _kept_in(options: KafkaOptions, place: str) -> Storage:
+    """Return where losses are noted: without a loss log this process's memory."""
+    given = options.values["lossLog"]
+    return open_storage(f"memory://penstock-kafka-{place}" if given is None else given)
 
 
 def pass_over_of(options: KafkaOptions, place: str) -> PassOver | None:
     """Return what tasks do with records that are gone; None has them fail."""
     if options.on_data_loss == "fail":
         return None
-    log = LossLog(_kept_in(options, place, None) or _in_memory(place), place)
+    log = LossLog(_kept_in(options, place), place)
     return PassOver(options.settings, log, to_latest=options.on_data_loss == "latest")
 
 

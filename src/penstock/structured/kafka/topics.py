@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import replace
 
 from penstock.errors import ConfigError
@@ -16,23 +16,15 @@ class QueryTopics(Topics):
 
     Args:
         options: of its source.
-        has_ids: False where there is no place for topics' ids, as with brokers that have none:
-            offsets then name topics as Spark's source does.
     """
 
-    def __init__(self, options: KafkaOptions, *, has_ids: bool = True) -> None:
+    def __init__(self, options: KafkaOptions) -> None:
         super().__init__(options.settings, options.topics)
-        self._has_ids = has_ids
         self._assigned = options.assigned and {
             partition_name(topic, partition)
             for topic, partitions in options.assigned.items()
             for partition in partitions
         }
-
-    def ids(self, may_be_gone: Container[str] = ()) -> Mapping[str, str | None]:
-        """See Topics."""
-        ids = super().ids(may_be_gone)
-        return ids if self._has_ids else dict.fromkeys(ids)
 
     def scan(self, may_be_gone: Container[str] = ()) -> TopicFacts:
         """See Topics.
@@ -41,8 +33,6 @@ class QueryTopics(Topics):
             ConfigError: a topic has not the partitions that are assigned.
         """
         facts = super().scan(may_be_gone)
-        if not self._has_ids:
-            facts = replace(facts, ids=dict.fromkeys(facts.ids))
         if self._assigned is None:
             return facts
         if facts.ids and (unknown := self._assigned - facts.ends.keys()):

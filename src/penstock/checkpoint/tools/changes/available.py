@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 from penstock.checkpoint.batch_ids import parse_batch_id
 from penstock.checkpoint.log_format import MalformedLogError, parse_log
@@ -20,14 +20,12 @@ from penstock.checkpoint.tools.offsets import (
     is_of_journal,
     is_of_topics,
     log_offset,
-    lost_parts,
     moved,
-    topic_parts,
 )
 from penstock.storage import local_root
 
-TopicCheck = Callable[[Mapping[str, int]], None]
-"""Raises KafkaDataLossError if topics lack records from an offset of ``topic/partition`` on."""
+TopicCheck = Callable[[object], None]
+"""Raises KafkaDataLossError if topics are not those of an offset, or lack records from it on."""
 
 _COMPACT = ".compact"
 
@@ -51,7 +49,7 @@ def describe_source(
         return "from its beginning, as the query's options say (not checked)"
     distance = "" if by is None else f", {by:,} before where it stands"
     if is_of_topics(start):
-        has = check_topics(checkpoint, start, end, are_held)
+        has = check_topics(start, are_held)
     elif is_of_journal(start):
         has = (
             "that the journal still has this is not checked (`penstock journal ls <journal>` shows"
@@ -62,19 +60,11 @@ def describe_source(
     return f"from {json.dumps(start)}{distance}; {has}"
 
 
-def check_topics(
-    checkpoint: Checkpoint, start: object, end: object, are_held: TopicCheck | None
-) -> str:
+def check_topics(start: object, are_held: TopicCheck | None) -> str:
     """Return in words whether topics have what is read again from ``start``; raises as above."""
     if are_held is None:
         return "that the topics still have this is not checked (--brokers)"
-    if lost_parts(start, end):
-        raise refusal(
-            checkpoint,
-            f"what is read again is of a topic that was deleted or created anew since: {start}",
-            "go back less far",
-        )
-    are_held(topic_parts(start))
+    are_held(start)
     return "the topics have this"
 
 

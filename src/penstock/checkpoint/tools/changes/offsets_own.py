@@ -22,7 +22,7 @@ from penstock.checkpoint.tools.changes.position import Position, refusal
 from penstock.checkpoint.tools.changes.rewind_own import plan_own_rewind, refuse_state
 from penstock.checkpoint.tools.changes.targets import check_offsets
 from penstock.checkpoint.tools.checkpoint import Checkpoint
-from penstock.checkpoint.tools.offsets import is_of_topics, moved, topic_parts
+from penstock.checkpoint.tools.offsets import is_of_topics, moved
 
 _BATCH_INTERVAL = "spark.penstock.batchIntervalMs"
 
@@ -32,14 +32,12 @@ def plan_own_offsets(
     position: Position,
     command: str,
     wanted: Mapping[str, Any],
-    *,
-    may_skip: bool,
     are_held: TopicCheck | None = None,
 ) -> Plan:
     """Plan that Kafka inputs continue from other offsets.
 
     Raises:
-        ConfigError: an offset is of another form than the newest, or not to be passed over.
+        ConfigError: an offset is of another form than the newest, or after it.
         CheckpointError: an input is not a Kafka topic, the program keeps state, or its newest batch
             is not done.
         KafkaError: what ``are_held`` raises.
@@ -47,7 +45,7 @@ def plan_own_offsets(
     ends = position.newest.end_offsets
     if not all(is_of_topics(ends[source]) for source in wanted if source in ends):
         return plan_own_rewind(checkpoint, position, command, None)  # refuses any offsets
-    sources = check_offsets(checkpoint, position, wanted, may_skip=may_skip)
+    sources = check_offsets(checkpoint, position, wanted)
     newest = (checkpoint.planned[-1], checkpoint.committed[-1])
     if not position.is_done:
         raise refusal(
@@ -58,7 +56,7 @@ def plan_own_offsets(
     refuse_state(checkpoint, position)
     if are_held is not None:
         for offset in wanted.values():
-            are_held(topic_parts(offset))
+            are_held(offset)
     if sources == position.offsets.sources:
         nothing = "the program stands there already: there is nothing to change"
         return Plan(checkpoint.url, command, (nothing,), (), newest)
@@ -70,14 +68,21 @@ def plan_own_offsets(
         *new_file(checkpoint, offsets_path, offsets, "these offsets"),
         *new_file(checkpoint, commit_path, encode_commit(position.commit, {}), "the batch is done"),
     )
-    meaning = tuple(_meaning(position, wanted))
+    meaning = tuple(_meaning(checkpoint, position, wanted))
     return Plan(checkpoint.url, command, meaning, changes, newest)
 
 
-def _meaning(position: Position, wanted: Mapping[str, Any]) -> Iterator[str]:
+def _meaning(
+    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any]
+) -> Iterator[str]:
     batch_id = position.next_id
     yield f"batch {batch_id} reads nothing; batch {batch_id + 1} runs next, and begins there"
     for source, offset in wanted.items():
         by = moved(position.newest.end_offsets[source], offset) or 0
         yield f"source {source}: {by:+,} offsets in all"
+    if any("/losses/" in path for path in checkpoint.files):
+        yield (
+            "what the loss log has is passed over again (`penstock journal losses`): delete the "
+            "entries whose records are to be read"
+        )
     yield "windows still hold what they have; an output gets records that are read again twice"

@@ -42,7 +42,6 @@ def plan_rewind(
     to_offsets: Mapping[str, Any] | None = None,
     to_timestamp_ms: int | None = None,
     shift_by: int | None = None,
-    may_skip: bool = False,
     drop_state: bool = False,
     are_held: TopicCheck | None = None,
     clock: Clock | None = None,
@@ -60,8 +59,6 @@ def plan_rewind(
         to_offsets: these offsets, by source as in ``BatchFacts.offsets``; other sources stay.
         to_timestamp_ms: the end of the newest batch that was planned at that time or before.
         shift_by: so many batches before where the query stands.
-        may_skip: whether ``to_offsets`` may be after where the query stands: what lies in between
-            is never read then.
         drop_state: empty the state instead of taking it back.
         are_held: checks that Kafka's topics still have what is read again.
         clock: for the time of the new entry.
@@ -86,11 +83,9 @@ def plan_rewind(
     if is_own and drop_state:
         raise misfit(checkpoint.url, "it is of a penstock program: no --drop-state", "leave it out")
     if to_offsets is not None and is_own:
-        return plan_own_offsets(
-            checkpoint, position, command, to_offsets, may_skip=may_skip, are_held=are_held
-        )
+        return plan_own_offsets(checkpoint, position, command, to_offsets, are_held)
     if to_offsets is not None:
-        sources = check_offsets(checkpoint, position, to_offsets, may_skip=may_skip)
+        sources = check_offsets(checkpoint, position, to_offsets)
         target = _at_offsets(position, sources, time_ms, drop_state=drop_state)
         return plan_appended(checkpoint, position, command, target, are_held, drop_state=drop_state)
     if to_timestamp_ms is not None:

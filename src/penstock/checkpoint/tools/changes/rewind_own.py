@@ -107,7 +107,7 @@ def _meaning(
         if files:
             yield f"source {source}: {check_files(checkpoint, source, files)}"
         if is_of_topics(place):
-            has = check_topics(checkpoint, begin, place, are_held)
+            has = check_topics(begin, are_held)
             yield f"source {source}: {_read_again(ends):,} records again; {has}"
             continue
         for stream, offsets in (streams_of(place) or {}).items():

@@ -88,11 +88,9 @@ def last_appended(checkpoint: Checkpoint, batch_id: int) -> int:
 
 
 def check_offsets(
-    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any], *, may_skip: bool = False
+    checkpoint: Checkpoint, position: Position, wanted: Mapping[str, Any]
 ) -> tuple[SourceLine, ...]:
     """Return the sources' lines with the wanted offsets in place of the newest batch's.
-
-    ``may_skip`` allows offsets after where the query stands: what lies in between is never read.
 
     Raises:
         ConfigError: a source is not the query's, or an offset is of another form than its own, or
@@ -106,16 +104,14 @@ def check_offsets(
             f"its sources are {', '.join(ends)}",
         )
     for source, offset in wanted.items():
-        _check_offset(checkpoint, source, offset, ends[source], may_skip=may_skip)
+        _check_offset(checkpoint, source, offset, ends[source])
     return tuple(
         SourceLine(line.name, dump_json(wanted[source])) if source in wanted else line
         for source, line in zip(ends, position.offsets.sources, strict=True)
     )
 
 
-def _check_offset(
-    checkpoint: Checkpoint, source: str, offset: Any, end: Any, *, may_skip: bool
-) -> None:
+def _check_offset(checkpoint: Checkpoint, source: str, offset: Any, end: Any) -> None:
     new, old = _numbers(offset), _numbers(end)
     if old is None:
         raise misfit(
@@ -131,7 +127,7 @@ def _check_offset(
         )
     for part, value in new.items():
         place = f"source {source} {part}".rstrip()
-        if value > old[part] and not may_skip:
+        if value > old[part]:
             raise misfit(
                 checkpoint.url,
                 f"{place}: {value} is after {old[part]}, where the query stands",

@@ -59,10 +59,10 @@ class PulledStreams(CombinedStreams):
             columns: of ``foreachBatch``'s DataFrame, all without it; few are faster.
             bad_records: what happens with records that a decoder raises for: ``"fail"``,
                 ``"drop"`` or ``"dead_letter"``; see docs/bad-records.md.
-            on_data_loss: what happens when records are gone before they were read, by retention or
-                because a topic was created anew: ``"fail"`` ends the program, ``"earliest"`` and
-                ``"latest"`` note the lost range in the loss log and continue at the partition's
-                beginning, or its end.
+            on_data_loss: what happens when records are gone before they were read, by retention:
+                ``"fail"`` ends the program, ``"earliest"`` and ``"latest"`` note the lost range in
+                the loss log and continue at the partition's beginning, or its end. A topic that
+                was deleted and created again ends the program in any case.
             name: the stream's name in the checkpoint location.
 
         Raises:
