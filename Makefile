@@ -39,6 +39,7 @@ check: setup ## format, lint, types, import direction, links, commands and publi
 	@$(BIN)/mypy --no-error-summary
 	@report=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$report"; exit 1; }
 	@$(BIN)/python -m scripts.site.check
+	@report=$$($(BIN)/python scripts/private_uses.py) || { echo "$$report"; exit 1; }
 	@! grep -vE '^(#|$$)' tests/flaky.txt || { echo "check: tests/flaky.txt: repair these first"; exit 1; }
 	@echo "check: passed"
 

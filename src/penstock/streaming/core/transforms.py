@@ -120,7 +120,7 @@ def combine_by_key(
 
     Like ``RDD.combineByKey``, with a faster first half.
     """
-    limit_mb = 0.9 * rdd._memory_limit()
+    limit_mb = 0.9 * _worker_memory_mb(rdd)
     locally = partial(records.combined, create=create, add_value=add_value, limit_mb=limit_mb)
     combiners = rdd.mapPartitions(locally, preservesPartitioning=True)
     shuffled = combiners.partitionBy(_parallelism(rdd, partitions))
@@ -172,6 +172,12 @@ def transform(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> R
 def transform_at(time_ms: int, *rdds: RDD[Any], func: Callable[..., RDD[Any]]) -> RDD[Any]:
     """Apply a user's function to the batch's time and RDDs."""
     return func(batch_time(time_ms), *rdds)
+
+
+def _worker_memory_mb(rdd: RDD[Any]) -> float:
+    """Return how much a Python worker may hold before it spills, as Spark is set."""
+    conf = rdd.ctx._jsc.sc().conf()
+    return float(conf.getSizeAsMb("spark.python.worker.memory", "512m"))
 
 
 def _parallelism(rdd: RDD[Any], partitions: int | None) -> int:

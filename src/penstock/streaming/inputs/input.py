@@ -109,14 +109,8 @@ class InputDStream(DStream):
 
     @property
     def session(self) -> SparkSession:
-        """The process's session, for DataFrames; started if there is none.
-
-        ``getOrCreate`` calls the JVM eight times to apply no setting to a session.
-        """
-        session = SparkSession._instantiatedSession
-        if session is None or session._sc is not self.ssc.sparkContext:
-            return SparkSession.builder.getOrCreate()
-        return session
+        """The process's session, for DataFrames; started if there is none."""
+        return SparkSession.builder.getOrCreate()
 
     @property
     def feed(self) -> ReceiverFeed | None:
