@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import DamagedBlockError, MissingBlockError, PenstockError
 from penstock.journal import JournalStream, RecordFormat, read_batches
-from penstock.journal.named_damage import find_named_damage
+from penstock.journal.source import find_named_damage
 from penstock.journal.stream import WriterId
 from penstock.model import OffsetRange
 from penstock.storage import open_storage

@@ -10,7 +10,7 @@ import pytest
 from penstock.cli.ingest.process import Counts
 from penstock.metrics import CATALOG, BatchMetrics, Metric, Sample
 from penstock.metrics.catalog import BUILD_INFO
-from penstock.metrics.locations import location_samples
+from penstock.metrics.exporter import location_samples
 from tests.metrics.statuses import full_status
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock.errors import ConfigError
 from penstock.metrics import BatchMetrics, Exporter, Sample, exporter
 from penstock.metrics.catalog import BUCKETS_S, CONSUMER_LAG, SENT
-from penstock.metrics.locations import location_samples
+from penstock.metrics.exporter import location_samples
 from penstock.status import LocationStatus, Unreadable
 from tests.metrics.prometheus import needs_prometheus
 from tests.metrics.statuses import NOW_MS, full_status

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.conf import UiSettings
 from penstock.status import health, read_location
-from penstock.structured.dashboard import QueriesDashboard
 from penstock.structured.listener import RateListener
+from penstock.structured.registration import QueriesDashboard
 from tests.journal.helpers import write_blocks
 from tests.structured.queries import Query
 from tests.ui.served import locations, program_page, url_in

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import pyspark
 from py4j.protocol import Py4JError
@@ -16,7 +17,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from penstock.conf import MetricsSettings, UiSettings
 from penstock.errors import ConfigError
-from penstock.structured.dashboard import QueriesDashboard
 from penstock.structured.journal.source import JournalDataSource
 from penstock.structured.kafka.source import KafkaDataSource
 from penstock.structured.listener import RateListener
@@ -24,6 +24,36 @@ from penstock.structured.progress import ProgressListener, exporter_of
 from penstock.structured.runs import RunListener
 from penstock.structured.session import RETAINED, Session, bound_to, check_in_driver
 from penstock.workers import use_this_python
+
+if TYPE_CHECKING:
+    from penstock.metrics import Exporter
+    from penstock.ui import Dashboard
+
+
+# -- the dashboard of a session's queries: served from the first query on, for the process's life --
+
+
+class QueriesDashboard:
+    """Shows the locations of queries. Thread-safe."""
+
+    def __init__(self, settings: UiSettings, exporter: Exporter | None) -> None:
+        self._settings = settings
+        self._exporter = exporter
+        self._lock = threading.Lock()
+        self._served: Dashboard | None = None
+
+    def show(self, location: str) -> None:
+        """Show one more location, unless the dashboard is switched off."""
+        if not self._settings.enabled:
+            return
+        from penstock.ui import dashboard_of_driver
+
+        with self._lock:
+            if self._served is None:
+                self._served = dashboard_of_driver(self._settings, exporter=self._exporter)
+            if self._served is not None:
+                self._served.add(location)
+
 
 _SOURCES = (JournalDataSource, KafkaDataSource)
 _LEAVE_MS = 5000

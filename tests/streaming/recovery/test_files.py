@@ -25,7 +25,7 @@ from penstock.streaming.recovery.codec import (
 from penstock.streaming.recovery.files import get_checkpoint_files
 from penstock.streaming.recovery.location_storage import open_location
 from penstock.streaming.recovery.pickling import PickledGraph, pickle_graph
-from penstock.streaming.recovery.reader import CheckpointReader
+from penstock.streaming.recovery.recreate import CheckpointReader
 from penstock.streaming.recovery.saved_conf import restored_settings, settings_to_save
 
 

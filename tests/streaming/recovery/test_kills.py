@@ -17,7 +17,7 @@ from penstock.streaming.engine.graph import DStreamGraph
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import get_checkpoint_files, remove_checkpoint_files
 from penstock.streaming.recovery.pickling import pickle_graph
-from penstock.streaming.recovery.reader import CheckpointReader
+from penstock.streaming.recovery.recreate import CheckpointReader
 from penstock.streaming.recovery.run import GraphCheckpoints
 from penstock.streaming.recovery.writer import CheckpointWriteHandler
 from tests.strace import kill_points, needs_strace, traced

@@ -26,7 +26,7 @@ from penstock.storage import open_storage
 from penstock.streaming import StreamingContext
 from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputDStream
-from penstock.streaming.recovery.reader import CheckpointReader
+from penstock.streaming.recovery.recreate import CheckpointReader
 from penstock.testing.stepper import Stepper
 from tests.streaming.runs import Runs
 from tests.streaming.settings import spark_settings

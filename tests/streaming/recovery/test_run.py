@@ -14,7 +14,7 @@ from penstock.streaming.recovery import run
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import get_checkpoint_files
 from penstock.streaming.recovery.pickling import pickle_graph
-from penstock.streaming.recovery.reader import CheckpointReader
+from penstock.streaming.recovery.recreate import CheckpointReader
 from penstock.streaming.recovery.run import (
     GraphCheckpoints,
     NoGraphCheckpoints,

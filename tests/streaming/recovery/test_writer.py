@@ -19,7 +19,7 @@ from penstock.streaming.recovery import writer as writer_module
 from penstock.streaming.recovery.checkpoint import Checkpoint
 from penstock.streaming.recovery.files import get_checkpoint_files
 from penstock.streaming.recovery.pickling import pickle_graph
-from penstock.streaming.recovery.reader import CheckpointReader
+from penstock.streaming.recovery.recreate import CheckpointReader
 from penstock.streaming.recovery.writer import CheckpointWriter
 from tests.storage.faulty_storage import FaultyStorage, Operation
 from tests.waiting import WAIT_S, eventually

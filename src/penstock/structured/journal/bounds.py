@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.errors import ConfigError, MissingBlockError
-from penstock.journal.layout import parse_writer
+from penstock.journal.layout import parse_block_start, parse_writer, writer_folder
 from penstock.journal.offsets import is_finished, precedes, ranges_between
 from penstock.journal.progress import StreamProgress
 from penstock.journal.reader import slice_ranges
@@ -13,9 +13,50 @@ from penstock.journal.retention.registration import earliest_offsets
 from penstock.journal.scan import StreamScan
 from penstock.journal.slices import BlockSlice
 from penstock.journal.stream import JournalStream
-from penstock.journal.times import offsets_at
 from penstock.model import Offsets
+from penstock.storage import FileInfo
 from penstock.structured.journal.options import JournalOptions, StreamOffsets
+
+# -- offsets by time: which blocks were published when --
+#
+# Neither blocks nor their names hold a time, so it is the file's: when it was written. The unit is
+# a block. A journal that was copied has the times of the copy, unless the copy kept them.
+
+
+def offsets_at(stream: JournalStream, time_ms: int, ends: Offsets) -> dict[str, int]:
+    """Return the start of each writer's first block that was published at ``time_ms`` or later.
+
+    Args:
+        stream: the stream.
+        time_ms: milliseconds since the epoch.
+        ends: the writers' ends, which are taken where all blocks are older.
+
+    Raises:
+        ConfigError: the storage does not tell when files were written.
+    """
+    return {writer: min(_first(stream, writer, time_ms, end), end) for writer, end in ends.items()}
+
+
+def _first(stream: JournalStream, writer: str, time_ms: int, end: int) -> int:
+    for file in stream.storage.walk(writer_folder(stream.name, writer)):
+        start = parse_block_start(file.path.rpartition("/")[2])
+        if start is None:
+            continue
+        if _written_ms(stream, file) >= time_ms:
+            return start
+    return end
+
+
+def _written_ms(stream: JournalStream, file: FileInfo) -> int:
+    if file.modified_ms is None:
+        raise ConfigError(
+            "the storage does not tell when files were written",
+            operation="find blocks by time",
+            path=stream.storage.url,
+            ids={"stream": stream.name},
+            hint="name offsets, or a consumer, instead of a time",
+        )
+    return file.modified_ms
 
 
 def start_of(stream: JournalStream, starting: StreamOffsets, earliest: Offsets) -> Offsets:

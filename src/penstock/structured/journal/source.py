@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -19,14 +19,41 @@ from penstock.journal.existing import open_existing
 from penstock.journal.schema import pickles_refused
 from penstock.journal.spark_types import spark_schema
 from penstock.journal.stream import JournalStream
-from penstock.structured.journal.batch_reader import JournalBatchReader
+from penstock.structured.journal.bounds import batch_slices
 from penstock.structured.journal.options import JOURNAL_OPTIONS, NAME, JournalOptions
 from penstock.structured.journal.planner import JournalPlanner, check_owner
 from penstock.structured.journal.ranges import RangeReader, range_schema
-from penstock.structured.journal.read import BlockReader
+from penstock.structured.journal.read import BlockReader, tasks_of
 from penstock.structured.options import check_kind
 from penstock.structured.session import QueryFacts, Session
 from penstock.structured.stream_reader import PlannedStreamReader, RefusedReader
+
+# -- ``spark.read.format("penstock")``: any range of a stream, once --
+
+
+class JournalBatchReader(DataSourceReader):
+    """Reads what is between two bounds. It is not a consumer, so nothing is kept for it.
+
+    Filters are not taken: Spark refuses a source that takes them while its setting
+    ``spark.sql.python.filterPushdown.enabled`` is off, which it is by default.
+    """
+
+    def __init__(
+        self, stream: JournalStream, options: JournalOptions, session: Session, read: BlockReader
+    ) -> None:
+        self._stream = stream
+        self._options = options
+        self._session = session
+        self._read = read
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return the tasks; raises ConfigError if records between the bounds are gone."""
+        slices = batch_slices(self._stream, self._options)
+        return list(tasks_of(self._stream, slices, self._session.slots))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of a task; Spark makes an empty one where there is none."""
+        return self._read(partition)
 
 
 class JournalDataSource(DataSource):
