@@ -144,7 +144,7 @@ class StreamingContext(StreamSources, RateControl):
         )
 
     def _recreate(self, checkpoint: Checkpoint, directory: str, clock: Clock | None) -> None:
-        graph = checkpoint.graph.load()
+        graph: DStreamGraph = checkpoint.graph.load()
         self._set_up(restore_spark_context(checkpoint.conf), graph, clock)
         # The location where it was found, not where it was written: offsets are beside it, also in
         # a copy.

@@ -27,7 +27,7 @@ from penstock.errors import ConfigError, StreamingError
 from penstock.streaming.core.checkpoint_data import DStreamCheckpointData
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
 _LEAST_CHECKPOINT_MS = 10_000
@@ -55,9 +55,9 @@ class BaseDStream(ABC):
     is_written_by_executors = False
     """Whether tasks write for it to the checkpoint location, besides RDDs (``writes_rdds``)."""
 
-    def __init__(self, ssc: StreamingContext) -> None:
+    def __init__(self, ssc: Program) -> None:
         ssc.check_extensible("add a stream")
-        self._ssc: StreamingContext | None = ssc
+        self._ssc: Program | None = ssc
         self._generated: dict[int, RDD[Any]] = {}
         self._persisted: set[int] = set()
         self._zero_ms: int | None = None
@@ -116,7 +116,7 @@ class BaseDStream(ABC):
     # -- the context --
 
     @property
-    def ssc(self) -> StreamingContext:
+    def ssc(self) -> Program:
         """The context that this stream belongs to."""
         if self._ssc is None:
             raise StreamingError(
@@ -126,7 +126,7 @@ class BaseDStream(ABC):
             )
         return self._ssc
 
-    def attach(self, ssc: StreamingContext) -> None:
+    def attach(self, ssc: Program) -> None:
         """Set the context of an unpickled stream."""
         self._ssc = ssc
 

@@ -20,7 +20,7 @@ from penstock.streaming.inputs.input import InputDStream
 from penstock.streaming.operations.outputs import OutputOperation
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 _log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class DStreamGraph:
             for parent in stream.parents:
                 parent.remember(stream.parent_remember_ms)
 
-    def attach(self, ssc: StreamingContext) -> None:
+    def attach(self, ssc: Program) -> None:
         """Set the context of an unpickled graph."""
         for stream in self.streams():
             stream.attach(ssc)

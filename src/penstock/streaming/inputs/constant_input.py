@@ -16,7 +16,7 @@ from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
     from penstock.streaming.core.rdd_checkpoints import RddCheckpoints
 
 _TIME_MS = 0
@@ -39,7 +39,7 @@ class ConstantInputDStream(InputDStream):
     reports_input = False  # as in Spark
     merges_ticks = False  # one RDD a tick, as in Spark
 
-    def __init__(self, ssc: StreamingContext, rdd: RDD[Any], name: str | None = None) -> None:
+    def __init__(self, ssc: Program, rdd: RDD[Any], name: str | None = None) -> None:
         if not isinstance(rdd, RDD):
             raise ConfigError(
                 f"{rdd!r} is not an RDD",

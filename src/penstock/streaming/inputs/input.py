@@ -19,7 +19,7 @@ from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.operations.dstream import DStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class InputDStream(DStream):
     continues_in_source = False
     """Whether a restart continues in a source that keeps its data, by what the location holds."""
 
-    def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
+    def __init__(self, ssc: Program, name: str | None = None) -> None:
         super().__init__(ssc)
         self.id = len(ssc.graph.inputs)
         """This input's index among the program's inputs, from 0."""

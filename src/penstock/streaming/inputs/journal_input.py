@@ -23,7 +23,7 @@ from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputContext, InputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
     from penstock.streaming.inputs.parsing import ParsedDStream
     from penstock.streaming.inputs.refused import BadRecords
 
@@ -39,7 +39,7 @@ class JournalInputDStream(InputDStream):
     takes_limits = True
     is_written_by_executors = True
 
-    def __init__(self, ssc: StreamingContext, name: str | None = None) -> None:
+    def __init__(self, ssc: Program, name: str | None = None) -> None:
         super().__init__(ssc, name)
         self._opened: _Opened | None = None
 

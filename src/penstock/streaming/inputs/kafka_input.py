@@ -41,7 +41,7 @@ from penstock.streaming.inputs.input import InputContext, InputDStream
 from penstock.streaming.inputs.refused import BadRecords, RefusedRecords
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 Starting = Literal["latest", "earliest"] | datetime | Mapping[str, Mapping[int, int]]
 """Where the first batch begins: at the topics' end or beginning, at a time, or at these offsets."""
@@ -63,7 +63,7 @@ class KafkaInputDStream(InputDStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         topics: str | Subscription,
         conf: Mapping[str, Any],
         *,

@@ -12,7 +12,7 @@ from penstock.streaming.core.batch import SourceOffset, SourceRange
 from penstock.streaming.inputs.input import InputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 
 class QueueInputDStream(InputDStream):
@@ -29,7 +29,7 @@ class QueueInputDStream(InputDStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         rdds: Sequence[RDD[Any]],
         one_at_a_time: bool,
         default: RDD[Any] | None,

@@ -15,7 +15,7 @@ from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 _CONSUMER = "streaming"
 
@@ -41,7 +41,7 @@ class ReceiverInputDStream(JournalInputDStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         receiver: Receiver | Sequence[Receiver] | None = None,
         name: str | None = None,
     ) -> None:

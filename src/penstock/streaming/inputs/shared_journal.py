@@ -22,7 +22,7 @@ from penstock.streaming.inputs.input import InputContext
 from penstock.streaming.inputs.journal_input import JournalInputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -34,7 +34,7 @@ class SharedJournalDStream(JournalInputDStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         stream: str,
         journal: str,
         name: str | None = None,

@@ -20,7 +20,7 @@ from penstock.streaming.operations.window_times import check_duration
 
 if TYPE_CHECKING:
     from penstock.kafka.spark import Delivery
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
     from penstock.streaming.operations.dstream import DStream
 
 _Self = TypeVar("_Self", bound="BasicOperations")
@@ -49,7 +49,7 @@ class BasicOperations(BaseDStream):
     def _by_method(self, method: str, **arguments: Any) -> DStream:
         return self._derive(method, transforms.by_method, method=method, **arguments)
 
-    def context(self) -> StreamingContext:
+    def context(self) -> Program:
         """Return the StreamingContext of this stream."""
         return self.ssc
 

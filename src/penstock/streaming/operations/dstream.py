@@ -29,7 +29,7 @@ from penstock.streaming.operations.window_times import window_ends
 from penstock.streaming.operations.windows import WindowOperations
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 
 class DStream(WindowOperations):
@@ -75,7 +75,7 @@ class TransformedDStream(DStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         operation: str,
         parents: tuple[DStream, ...],
         function: Callable[..., RDD[Any]],
@@ -100,7 +100,7 @@ class TransformedDStream(DStream):
 class UnionDStream(TransformedDStream):
     """All records of several streams; has columns if each of them has."""
 
-    def __init__(self, ssc: StreamingContext, parents: tuple[DStream, ...]) -> None:
+    def __init__(self, ssc: Program, parents: tuple[DStream, ...]) -> None:
         super().__init__(ssc, "union", parents, transforms.union)
 
     def has_columns(self) -> bool:
@@ -190,7 +190,7 @@ class WindowedDStream(SlidingWindows, DStream):
 
 
 def transformed(
-    ssc: StreamingContext,
+    ssc: Program,
     operation: str,
     parents: tuple[DStream, ...],
     func: Callable[..., RDD[Any]],
@@ -207,7 +207,7 @@ def transformed(
     return TransformedDStream(ssc, operation, parents, partial(function, func=func))
 
 
-def _check_match(ssc: StreamingContext, operation: str, parents: tuple[DStream, ...]) -> None:
+def _check_match(ssc: Program, operation: str, parents: tuple[DStream, ...]) -> None:
     if any(parent.ssc is not ssc for parent in parents):
         raise ConfigError(
             f"{operation} got streams of different contexts",

@@ -19,7 +19,7 @@ from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.inputs.sources import StreamSources
 
 if TYPE_CHECKING:
-    from penstock.streaming.engine.graph import DStreamGraph
+    from penstock.streaming.core.program import Graph
 
 _Part = tuple[str, Any]
 _CanPickle = Callable[[object], bool]
@@ -37,7 +37,7 @@ class PickleDiagnosis:
     kind: str
 
 
-def diagnose_pickling(graph: DStreamGraph, can_pickle: _CanPickle) -> PickleDiagnosis | None:
+def diagnose_pickling(graph: Graph, can_pickle: _CanPickle) -> PickleDiagnosis | None:
     """Return the first object in a graph for which ``can_pickle`` is false, None without one."""
     for operation, owner in _operations(graph):
         for name, value in owner.items():
@@ -46,7 +46,7 @@ def diagnose_pickling(graph: DStreamGraph, can_pickle: _CanPickle) -> PickleDiag
     return None
 
 
-def _operations(graph: DStreamGraph) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _operations(graph: Graph) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each operation's name with the objects it holds besides other streams."""
     for stream in reversed(list(graph.streams())):
         name = getattr(stream, "name", None)

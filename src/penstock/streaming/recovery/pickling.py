@@ -15,7 +15,7 @@ from penstock.streaming.core.base import BaseDStream
 from penstock.streaming.recovery.pickle_diagnostics import PickleDiagnosis, diagnose_pickling
 
 if TYPE_CHECKING:
-    from penstock.streaming.engine.graph import DStreamGraph
+    from penstock.streaming.core.program import Graph
 
 _HINT = (
     "create it inside the function, when it runs (use rdd.context or df.sparkSession);"
@@ -31,11 +31,10 @@ class PickledGraph:
         self.data = data
 
     @cached_property
-    def _graph(self) -> DStreamGraph:
-        graph: DStreamGraph = pickle.loads(self.data)[-1]
-        return graph
+    def _graph(self) -> Any:
+        return pickle.loads(self.data)[-1]
 
-    def load(self) -> DStreamGraph:
+    def load(self) -> Any:
         """Return the graph, always the same one; it is not attached to a context yet.
 
         Raises:
@@ -44,7 +43,7 @@ class PickledGraph:
         return self._graph
 
 
-def pickle_graph(graph: DStreamGraph) -> PickledGraph:
+def pickle_graph(graph: Graph) -> PickledGraph:
     """Pickle a graph.
 
     Raises:

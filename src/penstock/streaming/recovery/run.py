@@ -43,7 +43,7 @@ from penstock.streaming.recovery.saved_conf import settings_to_save
 from penstock.streaming.recovery.writer import CheckpointWriter
 
 if TYPE_CHECKING:
-    from penstock.streaming.engine.graph import DStreamGraph
+    from penstock.streaming.core.program import Graph
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +165,7 @@ def _warn_of_other_graph(error: StorageError) -> None:
 
 def keep_graph(
     sc: SparkContext,
-    graph: DStreamGraph,
+    graph: Graph,
     directory: str,
     *,
     interval_ms: int,

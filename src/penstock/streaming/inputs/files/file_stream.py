@@ -32,7 +32,7 @@ from penstock.streaming.inputs.files.selection import (
 from penstock.streaming.inputs.input import InputDStream
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
+    from penstock.streaming.core.program import Program
 
 _log = logging.getLogger(__name__)
 _MOST_NAMED = 4
@@ -53,7 +53,7 @@ class FileInputDStream(InputDStream):
 
     def __init__(
         self,
-        ssc: StreamingContext,
+        ssc: Program,
         directory: str,
         reader: FileReader,
         *,

@@ -12,8 +12,7 @@ from penstock.errors import ConfigError
 from penstock.streaming.operations.dstream import DStream, UnionDStream, transformed
 
 if TYPE_CHECKING:
-    from penstock.streaming.context import StreamingContext
-    from penstock.streaming.engine.graph import DStreamGraph
+    from penstock.streaming.core.program import Program
 
 
 class CombinedStreams(ABC):
@@ -22,16 +21,14 @@ class CombinedStreams(ABC):
     Parts know the whole only by what is declared here.
     """
 
-    graph: DStreamGraph
-
     @property
     @abstractmethod
     def sparkContext(self) -> SparkContext:
         """Return the SparkContext of this program."""
 
     @property
-    def _context(self) -> StreamingContext:
-        return cast("StreamingContext", self)
+    def _context(self) -> Program:
+        return cast("Program", self)
 
     def transform(
         self, dstreams: Sequence[DStream], transformFunc: Callable[[list[RDD[Any]]], RDD[Any]]

@@ -251,7 +251,7 @@ class PushedStreams(CombinedStreams):
         self, receiver: Receiver | Sequence[Receiver], name: str | None, kind: str
     ) -> ReceiverInputDStream:
         """Return the stream of receivers; without a name it is called by its kind and place."""
-        usual = f"{kind}-{len(self.graph.inputs)}"
+        usual = f"{kind}-{len(self._context.graph.inputs)}"
         stream = ReceiverInputDStream(self._context, receiver, usual if name is None else name)
         stream.is_named = name is not None
         return stream
