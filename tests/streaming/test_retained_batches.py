@@ -35,9 +35,9 @@ class Run:
         start, end = offset(self.next_id), offset(self.next_id + 1)
         batch = self.log.plan(1000 * self.next_id, (SourceRange(start, end),), {}, None)
         self.next_id += 1
-        self.log.commit(batch)
+        self.location.commit(batch.id)
         self.check()
-        for released in self.log.release():
+        for released in self.log.take_confirmed():
             self.log.notified(released)
         self.log.retire()
         self.check()

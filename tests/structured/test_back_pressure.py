@@ -214,8 +214,8 @@ def test_a_querys_rate_follows_its_batches_and_survives_a_restart(
         text = (tmp_path / "checkpoint" / "penstock" / "rates.json").read_text()
         return json.loads(text)["clicks"]["batches"]
 
-    assert eventually(lambda: kept()[-1]["batch"] == query.ids[-1])
-    rate = kept()[-1]["rate"]
+    assert eventually(lambda: kept()[-1]["batch_id"] == query.ids[-1])
+    rate = kept()[-1]["decision"]["rate"]
     shown = Commands("rate").succeed("--checkpoint", str(tmp_path / "checkpoint"), "--json")
     assert json.loads(shown)["streams"][0]["batches"][0]["decision"]["num_elements"] == 50
     write_blocks(query.stream, [[str(number) for number in range(5000)]], receiver="r1")
