@@ -22,7 +22,7 @@ from penstock.checkpoint.query_runs import QueryRuns, read_query_runs
 from penstock.checkpoint.tools.batches import Batch, batch_paths
 from penstock.checkpoint.tools.checkpoint import Checkpoint, is_of_penstock
 from penstock.checkpoint.tools.next_batch import NextBatch
-from penstock.checkpoint.tools.offsets import moved, streams_of
+from penstock.checkpoint.tools.offsets import inputs_of, moved, streams_of
 from penstock.checkpoint.tools.offsets_text import describe_offset
 from penstock.errors import LogFormatError, StorageError
 from penstock.rate import RATES_KEY, KeptRates, decode_rates
@@ -143,13 +143,8 @@ def _named_ends(batch: Batch) -> dict[str, Any]:
         names = json.loads(batch.conf[_INPUTS])
         return {str(names[int(place)]): end for place, end in batch.end_offsets.items()}
     except (IndexError, KeyError, TypeError, ValueError):
-        return {_stream_of(end) or place: end for place, end in batch.end_offsets.items()}
-
-
-def _stream_of(end: Any) -> str | None:
-    """Return the streams or topics of an offset, which name a query's source."""
-    streams = streams_of(end)
-    return ", ".join(sorted(streams)) if streams else None
+        ends = batch.end_offsets.items()
+        return {", ".join(inputs_of(place, end)) or place: end for place, end in ends}
 
 
 def _rates(batches: Iterable[Batch]) -> dict[str, KeptRates]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
-from penstock.checkpoint.tools.offsets import is_of_topics
+from penstock.checkpoint.tools.offsets import inputs_of
 from penstock.errors import ConfigError
 from penstock.journal import stream_names
 from penstock.rate import (
@@ -24,8 +24,6 @@ from penstock.rate import (
 from penstock.storage import Storage, open_existing
 
 _INPUTS = "spark.penstock.inputs"
-_BEGUN: object = {"(first batch)": {}}
-"""The offset of a query over topics that has begun, and found none yet."""
 _HINT = "give the directory that the query has as checkpointLocation, or the program's checkpoint()"
 
 
@@ -149,19 +147,13 @@ def _entries(storage: Storage) -> list[OffsetSeq]:
 def _names(entry: OffsetSeq) -> set[str]:
     """Return the inputs that have offsets in an entry.
 
-    A program's inputs have names; a query's are the keys of their offsets, ``{name: {...}}``. Those
-    over topics are called by their places, as topics come and go.
+    A program's inputs have names; a query's are called as ``inputs_of`` says.
     """
     given = json.loads(entry.conf.get(_INPUTS, "[]"))
     names: set[str] = set()
     for place, line in enumerate(entry.sources):
-        offset = None if line is None else json.loads(line)
         if place < len(given):
             names.add(given[place])
-        elif not isinstance(offset, dict):
-            continue
-        elif offset == _BEGUN or (is_of_topics(offset) and any(offset.values())):
-            names.add(str(place))
-        else:
-            names |= offset.keys()
+        elif line is not None:
+            names.update(inputs_of(str(place), json.loads(line)))
     return names

@@ -14,6 +14,7 @@ from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.commit_log import CommitLog, CommitMetadata
 from penstock.checkpoint.offset_log import OffsetLog
 from penstock.checkpoint.tools import Inspection, inspect, validate
+from penstock.checkpoint.tools.offsets import inputs_of
 from penstock.storage import open_storage
 from tests.cli.commands import Commands
 
@@ -107,6 +108,21 @@ def test_kafkas_first_offsets_begin_with_a_zero_byte(tmp_path: Path) -> None:
 
     (source,) = sound(place).sources
     assert source.newest == "0"
+
+
+@pytest.mark.parametrize(
+    ("offset", "called"),
+    [
+        ({"clicks": {"r0-00000000": 3}}, ["clicks"]),
+        ({"orders": {"0": 3, "1": 0}}, ["1"]),  # topics: by the source's place
+        ({"(first batch)": {}}, ["1"]),
+        ({"logOffset": 3}, []),
+        (7, []),
+        (None, []),
+    ],
+)
+def test_inputs_have_one_name_for_pages_and_commands(offset: object, called: list[str]) -> None:
+    assert inputs_of("1", offset) == called
 
 
 def test_a_source_of_another_kind_keeps_what_it_wants(tmp_path: Path) -> None:

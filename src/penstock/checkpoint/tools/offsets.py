@@ -21,6 +21,9 @@ _TOPIC = re.compile(r"[^@]+(@[\w+/-]{22})?")
 """With its id, of a key without partitions."""
 _PARTITION = re.compile(r"[0-9]{1,10}")
 
+_BEGUN: object = {"(first batch)": {}}
+"""The offset of a query over topics that has begun, and found none yet."""
+
 
 def number_of(value: object) -> int | None:
     """Return a number in Spark's form, 64 bits; None for any other value."""
@@ -80,6 +83,22 @@ def is_of_journal(offset: object) -> bool:
     """Whether an offset is one of a journal: its partitions are writers, which have names."""
     streams = streams_of(offset)
     return streams is not None and not is_of_topics(offset) and any(streams.values())
+
+
+def inputs_of(place: str, offset: object) -> list[str]:
+    """Return how inputs of a query are called: by their streams; those over topics by their place.
+
+    Topics come and go while a query's source stays. Empty for a source of another kind.
+
+    Args:
+        place: the source's place in the query, from 0.
+        offset: one of its offsets.
+    """
+    streams = streams_of(offset)
+    if streams is None:
+        return []
+    has_begun = offset == _BEGUN or (is_of_topics(offset) and any(streams.values()))
+    return [place] if has_begun else sorted(streams)
 
 
 def topic_parts(offset: object) -> dict[str, int]:
