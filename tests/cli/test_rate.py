@@ -174,7 +174,14 @@ def test_inputs_over_topics_have_one_name_whatever_their_topics(
     folder = str(tmp_path / "checkpoint")
     conf = {} if inputs is None else {"spark.penstock.inputs": json.dumps(inputs)}
     with CheckpointLocation(folder) as place:
-        place.plan(0, OffsetSeq(1_000, conf=conf, sources=('{"_a@1":{"0":5},"clicks":{"0":5}}',)))
+        place.plan(
+            0,
+            OffsetSeq(
+                1_000,
+                conf=conf,
+                sources=('{"_a@Nq9fJm2pQ0aXbT1vW3yZ4A":{"0":5},"clicks":{"0":5}}',),
+            ),
+        )
     found = overrides(folder)
     succeed("pause", "--checkpoint", folder)
     assert found.get(name) == RateOverride(paused=True)
