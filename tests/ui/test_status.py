@@ -10,7 +10,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from penstock.metrics.locations import location_samples
 
 from penstock.checkpoint import CheckpointLocation, OffsetSeq
 from penstock.checkpoint.batch_records import JobRecord
@@ -19,6 +18,7 @@ from penstock.journal import JournalStream, RecordFormat
 from penstock.journal.losses.loss_log import Loss, create_loss, loss_now, source_folder
 from penstock.journal.retention.consumer_files import ConsumerEntry, Program, write_consumer
 from penstock.metrics.catalog import LOST
+from penstock.metrics.exporter import location_samples
 from penstock.model import OffsetRange
 from penstock.status import (
     LocationReader,
