@@ -37,7 +37,7 @@ def test_a_query_of_spark_alone(tmp_path: Path) -> None:
     status = read_location(str(tmp_path))
     assert status.kind == "query"
     assert [each.records for each in status.batches] == [15, 10, 10]
-    assert [each.name for each in status.inputs] == ["clicks", "1"]
+    assert [each.name for each in status.inputs] == ["0", "1"]  # topics: by the place
     assert health(status).level == "ok"
     page = program_page(status)
     assert "Records per batch" in page
