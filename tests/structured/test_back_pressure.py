@@ -60,7 +60,7 @@ def test_overrides_apply_at_once_also_while_there_is_nothing_to_learn_from(tmp_p
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     files = RateFiles(str(tmp_path))
-    reader = SourceRates(files, "clicks", OPTIONS)
+    reader = SourceRates(files, "clicks", OPTIONS, str(folder))
     allowed = learn(rates(folder), 0, 50, 100)
     files.allow(reader.reader, {"clicks": {}}, allowed)
     assert reader.next_batch({"clicks": {}}) == allowed

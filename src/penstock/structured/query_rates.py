@@ -142,8 +142,7 @@ class QueryRates:
     def _allowed(self, source: _Source) -> Allowed:
         limit = source.rate.limits().records
         assert limit is not None  # there is a controller
-        location = None if self._storage is None else self._storage.url
-        return Allowed(limit, source.controller.latest_rate, source.why, location)
+        return Allowed(limit, source.controller.latest_rate, source.why)
 
     def _late_ms(self, progress: Progress, interval_ms: int) -> int:
         """Return how long after its tick the batch began, if the one before took until then."""
@@ -209,7 +208,7 @@ def first_limit(storage: Storage, offset: Any, interval_ms: int, place: str = ""
         if (found := kept.get(name)) is not None and found.batches:
             last: RateDecision = found.batches[-1].decision
             limit = last.rate * interval_ms / 1000
-            return Allowed(limit, last.rate, f"after the restart: {last.why}", storage.url)
+            return Allowed(limit, last.rate, f"after the restart: {last.why}")
     return None
 
 

@@ -47,8 +47,6 @@ class Allowed:
     rate: float
     """Records per second."""
     why: str
-    overrides: str | None = None
-    """The checkpoint with the overrides of the query's rates, if it can be reached."""
 
     def under(self, override: RateOverride) -> Allowed:
         """Return what is left under an override."""
@@ -129,7 +127,7 @@ class RateFiles:
         found = found or self._folder.read(f"start-{_digest(start)}.rate")
         if found is None:
             return None, False
-        allowed = Allowed(found["limit"], found["rate"], found["why"], found["overrides"])
+        allowed = Allowed(found["limit"], found["rate"], found["why"])
         return allowed, found["after"] == _digest(start)
 
     def forget(self, reader: str) -> None:
@@ -145,7 +143,7 @@ class SourceRates:
         files: the folder.
         name: the source's, as in ``penstock rate``.
         options: the source's.
-        location: the query's checkpoint, with the overrides of its rates, until the driver says it.
+        location: the query's checkpoint, with the overrides of its rates; None if it is not known.
     """
 
     def __init__(
@@ -162,10 +160,10 @@ class SourceRates:
         self._own_interval_ms = interval_of_options(options)
         interval_ms = self._own_interval_ms or DEFAULT_INTERVAL_MS
         first = settings.first_rate
-        self._known = Allowed(first * interval_ms / 1000, first, "initial rate", location)
+        self._known = Allowed(first * interval_ms / 1000, first, "initial rate")
         self._applied = self._known
         self._name = name
-        self._override_files: RateOverrides | None = None
+        self._overrides = _overrides_in(location)
         self._patience_s = min(0.25, interval_ms / 4000)
         self._has_planned = False
         self._options = dict(options)
@@ -197,13 +195,10 @@ class SourceRates:
         return self._applied
 
     def _override(self) -> RateOverride:
-        location = self._known.overrides
-        if location is None:
+        if self._overrides is None:
             return RateOverride()
         try:
-            if self._override_files is None:
-                self._override_files = RateOverrides(open_storage(location))
-            return self._override_files.get(self._name)
+            return self._overrides.get(self._name)
         except PenstockError as e:
             _log.warning("The override of the rate of %s does not apply: %s", self._name, e)
             return RateOverride()
@@ -221,6 +216,14 @@ class SourceRates:
             "rate": round(known.rate, 1),
             "reason": known.why,
         }
+
+
+def _overrides_in(location: str | None) -> RateOverrides | None:
+    """Return the overrides in a checkpoint; None on a file system that only Hadoop has."""
+    try:
+        return None if location is None else RateOverrides(open_storage(location))
+    except PenstockError:  # the driver warns of it
+        return None
 
 
 def _digest(offset: Any) -> str:
