@@ -57,9 +57,7 @@ _RANGE = re.compile(r"(.+):([0-9]{1,19})-([0-9]{1,19})")
 @consumers.command("ls")
 def list_consumers(
     path: PathArgument,
-    stream: Annotated[
-        str | None, typer.Argument(help="Only this stream.", show_default="all")
-    ] = None,
+    stream: StreamArgument = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the consumers that hold blocks back, and how many records each has yet to commit.

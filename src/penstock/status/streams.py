@@ -103,15 +103,9 @@ def read_stream(stream: JournalStream) -> StreamStatus:
     return _read(stream, time.time_ns() // 1_000_000)[0]
 
 
-def read_writers(
-    stream: JournalStream, committed: Collection[Offsets] = ()
-) -> tuple[WriterStatus, ...]:
-    """Return all writers of a stream; reads one footer for each.
-
-    ``committed`` has the committed offsets of each consumer.
-    """
-    lost = lost_ranges(stream.storage, stream.name)
-    return tuple(_writer(stream, writer, lost, committed) for writer in stream.writers())
+def read_writers(stream: JournalStream) -> tuple[WriterStatus, ...]:
+    """Return all writers of a stream; reads one footer for each."""
+    return _writers(stream, lost_ranges(stream.storage, stream.name), ())
 
 
 def newest_losses(losses: Sequence[Loss]) -> tuple[Loss, ...]:
@@ -122,14 +116,15 @@ def newest_losses(losses: Sequence[Loss]) -> tuple[Loss, ...]:
 def _read(stream: JournalStream, now_ms: int) -> tuple[StreamStatus, Mapping[str, Published]]:
     problems: list[str] = []
     entries = _consumers(stream, problems)
-    writers = read_writers(stream, [entry.offsets for entry in entries.values()])
+    skipped = lost_ranges(stream.storage, stream.name)
+    writers = _writers(stream, skipped, [entry.offsets for entry in entries.values()])
     ends = _ends(writers)
     blocks = published_blocks(
         stream.storage.walk(stream.name), {each.writer: each.end_offset for each in writers}
     )
     said = _statuses(stream, problems)
     bounded = [each for each in said.values() if each.state != "stopped"]
-    lost = [each for ranges in lost_ranges(stream.storage, stream.name).values() for each in ranges]
+    lost = [each for ranges in skipped.values() for each in ranges]
     times = [time_ms for each in blocks.values() for time_ms in each.times_ms]
     status = StreamStatus(
         name=stream.name,
@@ -150,6 +145,13 @@ def _read(stream: JournalStream, now_ms: int) -> tuple[StreamStatus, Mapping[str
         problems=tuple(problems),
     )
     return status, blocks
+
+
+def _writers(
+    stream: JournalStream, lost: Lost, committed: Collection[Offsets]
+) -> tuple[WriterStatus, ...]:
+    """Return all writers; ``committed`` has the committed offsets of each consumer."""
+    return tuple(_writer(stream, writer, lost, committed) for writer in stream.writers())
 
 
 def _ends(writers: Iterable[WriterStatus]) -> dict[WriterId, int]:
