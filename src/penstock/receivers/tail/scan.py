@@ -151,18 +151,15 @@ class Scan:
 
     def _identify(self) -> None:
         """Find the files of stored marks: by inode, and by path or else by content."""
-        unknown = [file for file in self._files if file.mark.file_id.device == NO_DEVICE]
         taken = {file.mark.file_id for file in self._files}
-        for same_path in (True, False):
-            for file in unknown:
-                mark = file.mark
-                for found in self._with_inode(mark) if mark.file_id.device == NO_DEVICE else ():
-                    if found.file_id not in taken and (
-                        found.path == mark.path if same_path else self._begins_as(mark, found)
-                    ):
-                        taken.add(found.file_id)
-                        file.identify(found.file_id)
-                        break
+        for is_it in (lambda mark, found: found.path == mark.path, self._begins_as):
+            for file in self._files:
+                if file.mark.file_id.device != NO_DEVICE:
+                    continue
+                places = (f for f in self._with_inode(file.mark) if f.file_id not in taken)
+                if (found := next((f for f in places if is_it(file.mark, f)), None)) is not None:
+                    taken.add(found.file_id)
+                    file.identify(found.file_id)
 
     @cached_property
     def _found_inodes(self) -> dict[int, list[Found | Sibling]]:
