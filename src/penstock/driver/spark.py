@@ -90,8 +90,8 @@ class ReceiverPlacement:
         """Return the executor for a receiver, None when there are none to choose from.
 
         Waits for executors at the program's start, until ``stopping``; for the first one however
-        long it takes, as no task can run before. A receiver that is started again is placed anew:
-        its executor may be gone.
+        long it takes, as no task can run before. A receiver that is started again is placed
+        again: its executor may be gone.
         """
         live = self._wait_for_executors(stopping)
         with self._lock:

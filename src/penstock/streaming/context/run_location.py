@@ -170,9 +170,8 @@ def _abandoned(parent: str) -> Iterator[str]:
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
-                with suppress(
-                    OSError
-                ):  # it is being removed, or its driver has not created the file yet
+                # It is being removed, or its driver has not created the file yet.
+                with suppress(OSError):
                     locked = os.lstat(os.path.join(entry.path, LOCK_NAME))
                     is_mine = entry.stat(follow_symlinks=False).st_uid == os.getuid()
                     if is_mine and time.time() - locked.st_mtime > _STARTING_S:
